@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Every packet ends in exactly one verdict. This table is the only list of them: enum, XDP action,
+ * counter index and the text that mlnetctl prints all come from it. Append only: the number is the
+ * counter's index in pinned maps.
+ */
+#ifndef MLNET_ABI_VERDICT_H
+#define MLNET_ABI_VERDICT_H
+
+#include "port.h"
+
+/* X(name, XDP action, help) */
+#define MLNET_VERDICTS(X) \
+	X(UNDECIDED, XDP_ABORTED, "no stage decided; seeing this is a bug") \
+	X(PASS_NOT_OURS, XDP_PASS, "not an mlnet packet; left to the kernel") \
+	X(DROP_MALFORMED, XDP_DROP, "lengths or reserved bits contradict the format") \
+	X(DROP_VERSION, XDP_DROP, "another protocol version; upgrade the older side") \
+	X(DROP_FRAGMENT, XDP_DROP, "IP fragment or frame in several buffers; lower the packet size or the MTU") \
+	X(DROP_UNKNOWN_JOB, XDP_DROP, "no such job on this host") \
+	X(DROP_EPOCH, XDP_DROP, "epoch of an older or newer membership") \
+	X(DROP_NOT_MEMBER, XDP_DROP, "child or source address does not belong to the job") \
+	X(DROP_NO_POOL, XDP_DROP, "tree, class or stream without a slot pool") \
+	X(DROP_CORRUPT, XDP_DROP, "check word wrong: damaged on the way, as good as lost") \
+	X(DROP_STALE, XDP_DROP, "older than the shadow copy; nobody can still need it") \
+	X(SUM_FIRST, XDP_DROP, "first contribution of a set: copied") \
+	X(SUM_ADD, XDP_DROP, "contribution added") \
+	X(SUM_COMPLETE_TX, XDP_TX, "last contribution: the packet left as the result") \
+	X(SUM_COMPLETE_FAN, XDP_REDIRECT, "last contribution: the result left as one copy per host") \
+	X(SUM_COMPLETE_UNSENT, XDP_TX, "last contribution without room for the sum: RESEND asked for") \
+	X(SUM_SENT_LATE, XDP_TX, "a full-length packet carried a waiting result on") \
+	X(SUM_SENT_LATE_FAN, XDP_REDIRECT, "as above, one copy per host") \
+	X(RESEND_RESULT, XDP_TX, "duplicate of a complete set: answered from the copy") \
+	X(HELD, XDP_TX, "duplicate of an incomplete set: answered with the missing children") \
+	X(BUSY, XDP_TX, "set still serves an older seq") \
+	X(MISMATCH, XDP_TX, "collective differs from what the slot holds") \
+	X(ASK_RESEND, XDP_TX, "header-only packet cannot carry the result: RESEND asked for") \
+	X(DELIVERED, XDP_DROP, "result written to the inbox") \
+	X(DROP_RESULT_OLD, XDP_DROP, "result that the inbox already holds, or newer") \
+	X(DROP_NOT_PARENT, XDP_DROP, "result or reply from a source that is not this job's aggregator") \
+	X(NOTICE, XDP_DROP, "reply handed to the rank it is meant for") \
+	X(NOTICE_LOST, XDP_DROP, "reply dropped: the rank's notice ring is full") \
+	X(PONG, XDP_TX, "PING answered") \
+	X(PING_SEEN, XDP_DROP, "multicast PING or PONG reported to the daemon") \
+	X(DROP_UNSUPPORTED, XDP_DROP, "packet type or operation that this build does not handle") \
+	X(FAN_COPY, XDP_PASS, "copy of a result rewritten for one host")
+
+enum mlnet_verdict {
+#define MLNET_X(name, action, help) MLNET_V_##name,
+	MLNET_VERDICTS(MLNET_X)
+#undef MLNET_X
+	MLNET_V_COUNT
+};
+
+#define MLNET_VERDICTS_MAX 48 /* counter slots in the maps; room to append */
+
+MLNET_STATIC_ASSERT(MLNET_V_COUNT <= MLNET_VERDICTS_MAX, "verdict counters fit");
+
+#endif /* MLNET_ABI_VERDICT_H */

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+# mlnet_flags: what every C++ target of this project is compiled with.
+add_library(mlnet_flags INTERFACE)
+target_compile_features(mlnet_flags INTERFACE cxx_std_20)
+target_compile_options(mlnet_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Werror -Wnon-virtual-dtor -Wshadow>
+  $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Werror>)
+target_compile_definitions(mlnet_flags INTERFACE MLNET_VERSION="${MLNET_VERSION}")
+if(MLNET_SANITIZE)
+  target_compile_options(mlnet_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=undefined
+                         -fno-omit-frame-pointer)
+  target_link_options(mlnet_flags INTERFACE -fsanitize=address,undefined)
+endif()
+# Everything may end up in the shared library or in the Python extension.
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)

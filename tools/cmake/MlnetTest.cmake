@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+# mlnet_test(TIER NAME sources... [LIBS ...]): one GoogleTest binary, registered with CTest under its tier's label.
+#   Tiers: unit bpf sim lab torch. The binary is tests/bin/TIER_NAME; its CTest name is TIER.NAME.
+find_package(GTest REQUIRED)
+include(GoogleTest)
+
+function(mlnet_test tier name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "LIBS" ${ARGN})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  set(target "${tier}_${name}")
+  add_executable(${target} ${arg_UNPARSED_ARGUMENTS})
+  target_link_libraries(${target} PRIVATE mlnet_flags GTest::gtest GTest::gmock GTest::gtest_main ${arg_LIBS})
+  target_include_directories(${target} PRIVATE "${CMAKE_SOURCE_DIR}/tests")
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests/bin")
+  add_test(NAME ${tier}.${name} COMMAND ${target})
+  set_tests_properties(${tier}.${name} PROPERTIES LABELS ${tier} TIMEOUT ${arg_TIMEOUT})
+endfunction()
