@@ -100,8 +100,9 @@ struct mlnet_set {
 	__u8 state; /* enum mlnet_set_state */
 	__u8 flags; /* OR of the children's MLNET_F_OR_MASK bits, and FORCED */
 	__u8 has_words; /* a contribution with payload has been stored */
-	__u8 exps[MLNET_EXPS_BYTES];
-	__u8 pad[4];
+	__u8 pad[2];
+	__u8 exps[MLNET_EXPS_BYTES]; /* at 56: read and written as 8 + 8 + 4 + 2 bytes */
+	__u8 pad2[2];
 };
 
 struct mlnet_slot {

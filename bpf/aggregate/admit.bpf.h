@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Stage 2 of the packet path: does this packet belong to a job of this host, and is its sender who it
+ * says it is. A packet that is not admitted changes nothing but a counter.
+ */
+#ifndef MLNET_AGGREGATE_ADMIT_BPF_H
+#define MLNET_AGGREGATE_ADMIT_BPF_H
+
+#include "maps.bpf.h"
+#include "../lib/parse.bpf.h"
+
+static __always_inline struct mlnet_node *node_find(__u32 job)
+{
+	__u32 zero = 0;
+	void *inner = bpf_map_lookup_elem(&ml_jobs, &job);
+
+	return inner ? bpf_map_lookup_elem(inner, &zero) : NULL;
+}
+
+/* Job and epoch; common to both directions. */
+static __always_inline enum mlnet_verdict node_admit(struct pkt *p, const struct mlnet_node *node)
+{
+	p->node_stats_id = node->stats_id;
+	if (p->epoch != node->epoch)
+		return MLNET_V_DROP_EPOCH;
+	if (p->tree != 0 || p->class_stream >= MLNET_POOLS_MAX ||
+	    !node->pools[masked(p->class_stream, MLNET_POOLS_MAX - 1)].is_open)
+		return MLNET_V_DROP_NO_POOL;
+	return 0;
+}
+
+/* Upwards: a child of the job, from the address that the job table gives it, to this aggregator. */
+static __always_inline enum mlnet_verdict child_admit(const struct pkt *p, const struct mlnet_node *node)
+{
+	if (!(node->flags & MLNET_NODE_AGGREGATE) || p->daddr_be != node->addr_be)
+		return MLNET_V_DROP_UNKNOWN_JOB;
+	if (p->child >= MLNET_CHILDREN_MAX || !(node->members & (1ULL << (p->child & 63))) ||
+	    node->child_addr_be[masked(p->child, MLNET_CHILDREN_MAX - 1)] != p->saddr_be)
+		return MLNET_V_DROP_NOT_MEMBER;
+	return 0;
+}
+
+/* Downwards: only from the job's own parent. */
+static __always_inline enum mlnet_verdict parent_admit(const struct pkt *p, const struct mlnet_node *node)
+{
+	if (!(node->flags & MLNET_NODE_DELIVER))
+		return MLNET_V_DROP_UNKNOWN_JOB;
+	if (p->saddr_be != node->parent_be)
+		return MLNET_V_DROP_NOT_PARENT;
+	return 0;
+}
+
+#endif /* MLNET_AGGREGATE_ADMIT_BPF_H */

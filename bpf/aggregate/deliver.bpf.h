@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Stage 6 of the packet path, on a host with ranks: results go straight into the memory that the ranks
+ * have mapped, other answers into the ring of the rank they are for.
+ *
+ * Rule 5: a cell is written only by a higher (epoch, seq), by the one writer that won the
+ * compare-and-swap on `claimed`. The next writer of a cell is seq + 2P, which the aggregator completes
+ * only after every rank here has sent it, and so has consumed this one: nobody reads while it is written.
+ */
+#ifndef MLNET_AGGREGATE_DELIVER_BPF_H
+#define MLNET_AGGREGATE_DELIVER_BPF_H
+
+#include "check.bpf.h"
+#include "maps.bpf.h"
+
+static __always_inline struct mlnet_cell *cell_find(const struct pkt *p, const struct mlnet_node *node)
+{
+	const struct mlnet_pool *pool = &node->pools[masked(p->class_stream, MLNET_POOLS_MAX - 1)];
+	__u32 log2_slots = pool->log2_slots & 31;
+	__u32 slot = p->seq & ((1ULL << log2_slots) - 1), set = (p->seq >> log2_slots) & 1;
+	__u32 inbox_id = node->inbox_id, key = pool->cell_base + slot * 2 + set;
+	void *inbox = bpf_map_lookup_elem(&ml_inboxes, &inbox_id);
+
+	return inbox ? bpf_map_lookup_elem(inbox, &key) : NULL;
+}
+
+/* 1: this program instance, and no other, writes the cell for `stamp`. */
+static __always_inline int cell_claim(struct mlnet_cell *cell, __u64 stamp)
+{
+	__u64 newest = *(volatile __u64 *)&cell->claimed;
+
+	if (newest >= stamp)
+		return 0;
+	return __sync_val_compare_and_swap(&cell->claimed, newest, stamp) == newest;
+}
+
+static __always_inline void cell_write(struct mlnet_cell *cell, const struct pkt *p,
+				       const struct trailer_words *t, __u64 stamp)
+{
+	__u64 *cell_block = cell->w;
+	const __u64 *packet_block = p->data + HEADERS_BYTES;
+
+	cell->bitmap = t->bitmap;
+	cell->time_ns = bpf_ktime_get_ns();
+	cell->fingerprint = p->fingerprint;
+	cell->weight = t->weight;
+	cell->words = p->words;
+	cell->op_wire = p->op_wire;
+	cell->flags = p->flags;
+	st64(cell->exps, t->e0);
+	st64(cell->exps + 8, t->e1);
+	st48(cell->exps + 16, t->e2);
+	for (__u32 b = 0; b < MLNET_BLOCKS_MAX; b++) {
+		if (b >= p->blocks || !fits(packet_block, MLNET_BLOCK_BYTES, p->data_end))
+			break;
+#pragma unroll
+		for (int i = 0; i < MLNET_BLOCK_WORDS; i++)
+			cell_block[i] = packet_block[i];
+		cell_block += MLNET_BLOCK_WORDS;
+		packet_block += MLNET_BLOCK_WORDS;
+	}
+	__sync_lock_test_and_set(&cell->published, stamp); /* full barrier: the words are visible first */
+}
+
+static __always_inline int notice_send(const struct mlnet_node *node, __u32 local, struct mlnet_notice *notice)
+{
+	__u32 ring_id = node->local_ring[masked(local, MLNET_CHILDREN_MAX - 1)];
+	void *ring = bpf_map_lookup_elem(&ml_rings, &ring_id);
+
+	return ring ? bpf_ringbuf_output(ring, notice, sizeof(*notice), BPF_RB_FORCE_WAKEUP) : -1;
+}
+
+/*
+ * Wakes the ranks that sleep. A rank sets its bit, fences, and looks at the cell once more before it
+ * sleeps; here the cell is published before the bits are taken: one of the two sees the other.
+ */
+static __always_inline void ranks_wake(const struct mlnet_node *node)
+{
+	__u32 zero = 0, inbox_id = node->inbox_id;
+	void *inner = bpf_map_lookup_elem(&ml_wakes, &inbox_id);
+	struct mlnet_wake *wake = inner ? bpf_map_lookup_elem(inner, &zero) : NULL;
+	struct mlnet_notice notice = {};
+	__u64 asleep;
+
+	if (!wake || !*(volatile __u64 *)&wake->asleep)
+		return;
+	asleep = __sync_lock_test_and_set(&wake->asleep, 0);
+	for (__u32 local = 0; local < MLNET_CHILDREN_MAX; local++) {
+		if (local >= node->n_local)
+			break;
+		if (asleep & (1ULL << local))
+			notice_send(node, local, &notice);
+	}
+}
+
+static __always_inline enum mlnet_verdict result_deliver(const struct pkt *p, const struct mlnet_node *node,
+							 const struct trailer_words *t)
+{
+	__u64 stamp = MLNET_STAMP(p->epoch, p->seq);
+	struct mlnet_cell *cell;
+
+	if (p->words && !p->blocks)
+		return MLNET_V_DROP_MALFORMED;
+	cell = cell_find(p, node);
+	if (!cell)
+		return MLNET_V_DROP_NO_POOL;
+	if (!cell_claim(cell, stamp))
+		return MLNET_V_DROP_RESULT_OLD;
+	cell_write(cell, p, t, stamp);
+	ranks_wake(node);
+	return MLNET_V_DELIVERED;
+}
+
+/* HELD, BUSY, RESEND and MISMATCH: to the rank whose packet they answer. */
+static __always_inline enum mlnet_verdict reply_deliver(const struct pkt *p, const struct mlnet_node *node,
+							const struct trailer_words *t)
+{
+	struct mlnet_notice notice = {
+		.type = p->type,
+		.tree = p->tree,
+		.class_stream = p->class_stream,
+		.child = p->child,
+		.epoch = p->epoch,
+		.seq = p->seq,
+		.bitmap = t->bitmap,
+		.fingerprint = p->fingerprint,
+	};
+	__u8 local = node->child_local[masked(p->child, MLNET_CHILDREN_MAX - 1)];
+
+	if (p->child >= MLNET_CHILDREN_MAX || !local)
+		return MLNET_V_DROP_NOT_MEMBER;
+	return notice_send(node, local - 1, &notice) ? MLNET_V_NOTICE_LOST : MLNET_V_NOTICE;
+}
+
+#endif /* MLNET_AGGREGATE_DELIVER_BPF_H */

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Stage 5 of the packet path: what leaves. The packet that completes a sum becomes the result; other
+ * answers are its header and trailer, sent back to where it came from. No new packet is ever built.
+ * Writing happens under the slot's lock, addressing and sending after it.
+ */
+#ifndef MLNET_AGGREGATE_EMIT_BPF_H
+#define MLNET_AGGREGATE_EMIT_BPF_H
+
+#include "accumulate.bpf.h"
+#include "maps.bpf.h"
+#include "../lib/rewrite.bpf.h"
+
+/* A header-only answer to the sender. */
+struct reply {
+	__u64 bitmap;
+	__u32 fingerprint;
+	__u8 type;
+};
+
+static __always_inline __u64 h0_with_type(__u64 h0, __u8 type)
+{
+	return (h0 & ~0xfULL) | type;
+}
+
+static __always_inline __u64 h1_with(__u64 h1, __u8 child, __u8 flags)
+{
+	return (h1 & ~0xffffULL) | child | ((__u64)flags << 8);
+}
+
+static __always_inline void header_store(void *data, __u64 h0, __u64 h1, __u64 h2)
+{
+	st64(data + HEADER_AT, h0);
+	st64(data + HEADER_AT + 8, h1);
+	st48(data + HEADER_AT + 16, h2);
+}
+
+/*
+ * The finished sum of `set` over this packet's payload.
+ * REQUIRES: lock held, the packet has room (pkt_has_room).
+ */
+static __always_inline void result_write(const struct pkt *p, struct mlnet_set *set, struct mlnet_words *words)
+{
+	struct trailer_words t = {
+		.bitmap = set->contributed,
+		.weight = set->weight,
+		.e0 = ld64(set->exps),
+		.e1 = ld64(set->exps + 8),
+		.e2 = ld48(set->exps + 16),
+	};
+	__u64 h0 = h0_with_type(p->h0, MLNET_T_RESULT);
+	__u64 h1 = h1_with(p->h1, MLNET_CHILD_ALL, set->flags);
+
+	if (!set->has_words && p->blocks) { /* nobody had data: the sum is zero */
+		words_clear(p, words);
+		set->has_words = 1;
+	}
+	words_write(p, words);
+	header_store(p->data, h0, h1, p->h2);
+	trailer_store(p->trailer, &t, set->check + check_mix(h0, h1, p->h2, &t));
+}
+
+static __always_inline int pkt_has_room(const struct pkt *p)
+{
+	return p->blocks || !p->words;
+}
+
+/* Back to the sender, without payload. */
+static __always_inline enum mlnet_verdict reply_send(struct xdp_md *ctx, const struct pkt *p,
+						     const struct mlnet_node *node, const struct reply *r,
+						     enum mlnet_verdict verdict)
+{
+	struct trailer_words t = { .bitmap = r->bitmap };
+	struct ethhdr *eth = p->data;
+	__u64 h0 = h0_with_type(p->h0, r->type);
+	__u64 h1 = h1_with(p->h1, p->child, MLNET_F_NO_PAYLOAD);
+	__u64 h2 = (p->h2 & 0xffff) | ((__u64)r->fingerprint << 16);
+	int shrink = HEADERS_BYTES + TRAILER_BYTES - (int)p->frame_bytes;
+
+	header_store(p->data, h0, h1, h2);
+	trailer_store(p->data + HEADERS_BYTES, &t, check_mix(h0, h1, h2, &t));
+	frame_address(p->data, mac_get(eth->h_dest), mac_get(eth->h_source), p->daddr_be, p->saddr_be,
+		      node->port_be, HEADERS_BYTES - HEADER_AT + sizeof(struct udphdr) + TRAILER_BYTES);
+	if (shrink < 0)
+		bpf_xdp_adjust_tail(ctx, shrink);
+	return verdict;
+}
+
+static __always_inline __u16 pkt_udp_bytes(const struct pkt *p)
+{
+	return sizeof(struct udphdr) + sizeof(struct mlnet_hdr) + p->blocks * MLNET_BLOCK_BYTES + TRAILER_BYTES;
+}
+
+/* The result to the child that asked again. */
+static __always_inline enum mlnet_verdict result_send_one(const struct pkt *p, const struct mlnet_node *node)
+{
+	struct ethhdr *eth = p->data;
+
+	frame_address(p->data, mac_get(eth->h_dest), mac_get(eth->h_source), node->addr_be, p->saddr_be,
+		      node->port_be, pkt_udp_bytes(p));
+	return MLNET_V_RESEND_RESULT;
+}
+
+/* One copy per host: the devmap makes the clones, ml_egress addresses each. */
+static __always_inline enum mlnet_verdict result_fan(struct xdp_md *ctx, const struct pkt *p,
+						     const struct mlnet_node *node, enum mlnet_verdict verdict)
+{
+	__u32 zero = 0, fan_id = node->fan_id;
+	void *fan = bpf_map_lookup_elem(&ml_fans, &fan_id);
+	struct mlnet_fan_state *state = bpf_map_lookup_elem(&ml_fan_state, &zero);
+	struct mlnet_fan_meta *meta;
+	struct ethhdr *eth = p->data;
+	void *data;
+
+	frame_address(p->data, mac_get(eth->h_dest), mac_get(eth->h_source), node->addr_be, p->saddr_be,
+		      node->port_be, pkt_udp_bytes(p));
+	if (!fan || !state || bpf_xdp_adjust_meta(ctx, -(int)sizeof(*meta)))
+		return MLNET_V_RESEND_RESULT; /* the sender at least; the others ask again */
+	data = (void *)(long)ctx->data;
+	meta = (void *)(long)ctx->data_meta;
+	if ((void *)(meta + 1) > data)
+		return MLNET_V_RESEND_RESULT;
+	meta->magic = MLNET_FAN_MAGIC;
+	meta->job = p->job;
+	meta->pad = 0;
+	meta->broadcast_id = ++state->next_id;
+	bpf_redirect_map(fan, 0, BPF_F_BROADCAST);
+	return verdict;
+}
+
+/* The finished sum to everybody: by multicast, straight to a single host, or one copy per host. */
+static __always_inline enum mlnet_verdict result_send_all(struct xdp_md *ctx, const struct pkt *p,
+							  const struct mlnet_node *node, int is_late)
+{
+	enum mlnet_verdict sent = is_late ? MLNET_V_SUM_SENT_LATE : MLNET_V_SUM_COMPLETE_TX;
+	struct ethhdr *eth = p->data;
+	struct mlnet_link *link;
+	__u32 child, key;
+
+	if (node->flags & MLNET_NODE_MULTICAST) {
+		frame_address(p->data, mac_get(eth->h_dest), mac_get(node->group_mac), node->addr_be,
+			      node->group_be, node->port_be, pkt_udp_bytes(p));
+		return sent;
+	}
+	if (node->n_fan > 1)
+		return result_fan(ctx, p, node,
+				  is_late ? MLNET_V_SUM_SENT_LATE_FAN : MLNET_V_SUM_COMPLETE_FAN);
+	child = masked(node->fan_child[0], MLNET_CHILDREN_MAX - 1);
+	key = node->link_base + child;
+	link = bpf_map_lookup_elem(&ml_links, &key);
+	if (!link)
+		return MLNET_V_UNDECIDED;
+	frame_address(p->data, mac_get(eth->h_dest), link->mac, node->addr_be, node->child_addr_be[child],
+		      node->port_be, pkt_udp_bytes(p));
+	return sent;
+}
+
+#endif /* MLNET_AGGREGATE_EMIT_BPF_H */

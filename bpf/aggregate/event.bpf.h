@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What mlnetd must hear of: collectives that differ, and PINGs by which it learns that a path works. */
+#ifndef MLNET_AGGREGATE_EVENT_BPF_H
+#define MLNET_AGGREGATE_EVENT_BPF_H
+
+#include "check.bpf.h"
+#include "emit.bpf.h"
+#include "maps.bpf.h"
+
+static __always_inline int event_send(const struct pkt *p, __u32 kind, __u64 a, __u64 b)
+{
+	struct mlnet_event *event = bpf_ringbuf_reserve(&ml_events, sizeof(*event), 0);
+
+	if (!event)
+		return -1;
+	event->event = kind;
+	event->job = p->job;
+	event->epoch = p->epoch;
+	event->tree = p->tree;
+	event->class_stream = p->class_stream;
+	event->child = p->child;
+	event->type = p->type;
+	event->saddr_be = p->saddr_be;
+	event->seq = p->seq;
+	event->a = a;
+	event->b = b;
+	event->time_ns = bpf_ktime_get_ns();
+	bpf_ringbuf_submit(event, 0);
+	return 0;
+}
+
+static __always_inline void event_mismatch(const struct pkt *p, __u32 slot_fingerprint)
+{
+	event_send(p, MLNET_EV_MISMATCH, slot_fingerprint, p->fingerprint);
+}
+
+/* A child's PING is answered; one that comes down (multicast test) and a PONG go to the daemon. */
+static __always_inline enum mlnet_verdict ping(struct xdp_md *ctx, const struct pkt *p,
+					       const struct mlnet_node *node)
+{
+	struct reply reply = { .type = MLNET_T_PONG, .fingerprint = p->fingerprint };
+	struct trailer_words t;
+	__u64 sum;
+	int is_multicast = (p->daddr_be & bpf_htonl(0xf0000000)) == bpf_htonl(0xe0000000);
+
+	if (parent_admit(p, node) && child_admit(p, node))
+		return MLNET_V_DROP_NOT_MEMBER;
+	if (!check_verify(p, &t, &sum))
+		return MLNET_V_DROP_CORRUPT;
+	if (p->type == MLNET_T_PING && !is_multicast)
+		return reply_send(ctx, p, node, &reply, MLNET_V_PONG);
+	return event_send(p, MLNET_EV_PING_SEEN, p->seq, is_multicast) ? MLNET_V_NOTICE_LOST
+								       : MLNET_V_PING_SEEN;
+}
+
+#endif /* MLNET_AGGREGATE_EVENT_BPF_H */

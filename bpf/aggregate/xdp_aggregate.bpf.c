@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The spine of the packet path: one XDP entry per NIC for both roles, aggregator and host of ranks.
+ *   parse -> find the job -> admit -> verify -> claim a set -> add -> emit        (contributions)
+ *                                            -> deliver to inbox or notice ring   (results, replies)
+ * A stage returns 0 for "go on", a verdict for "the packet ends here".
+ */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+#include "maps.bpf.h"
+#include "admit.bpf.h"
+#include "slot.bpf.h"
+#include "accumulate.bpf.h"
+#include "emit.bpf.h"
+#include "deliver.bpf.h"
+#include "event.bpf.h"
+#include "../lib/finish.bpf.h"
+
+const volatile struct mlnet_cfg ml_cfg = {
+	.port_be = __bpf_constant_htons(MLNET_UDP_PORT),
+	.lag_mask = 15,
+};
+
+/* What a retry of something complete gets: the sum if the packet can carry it. Lock held. */
+static __always_inline enum mlnet_verdict set_answer(struct mlnet_set *set, struct mlnet_words *words,
+						     const struct pkt *p, struct reply *reply)
+{
+	if (!pkt_has_room(p)) {
+		reply->type = MLNET_T_RESEND;
+		return MLNET_V_ASK_RESEND;
+	}
+	result_write(p, set, words);
+	if (set->state != MLNET_SET_UNSENT)
+		return MLNET_V_RESEND_RESULT;
+	set->state = MLNET_SET_COMPLETE;
+	return MLNET_V_SUM_SENT_LATE;
+}
+
+/* Rule 4: the completing packet carries the sum, or asks its sender for one that can. Lock held. */
+static __always_inline enum mlnet_verdict set_complete(struct mlnet_set *set, struct mlnet_words *words,
+						       const struct pkt *p, struct reply *reply)
+{
+	if (p->op != MLNET_OP_ADD64 && p->op != MLNET_OP_ADD32 && p->blocks)
+		set->check = words_sum(p, words);
+	if (pkt_has_room(p)) {
+		set->state = MLNET_SET_COMPLETE;
+		result_write(p, set, words);
+		return MLNET_V_SUM_COMPLETE_TX;
+	}
+	set->state = MLNET_SET_UNSENT;
+	reply->type = MLNET_T_RESEND;
+	return MLNET_V_SUM_COMPLETE_UNSENT;
+}
+
+/* Everything that happens under the slot's lock. */
+static __always_inline enum mlnet_verdict slot_take(struct mlnet_slot *slot, struct mlnet_words *words,
+						    __u32 set_index, const struct mlnet_node *node,
+						    const struct pkt *p, const struct trailer_words *t,
+						    __u64 sum, __u64 slots, __u64 *now_ns, struct reply *reply)
+{
+	struct mlnet_set *set = &slot->set[set_index], *other = &slot->set[set_index ^ 1];
+	__u64 bit = 1ULL << (p->child & 63);
+	enum mlnet_verdict verdict;
+	int is_first = 0;
+
+	if (!set_holds(set, p->epoch, p->seq)) {
+		verdict = set_claim(set, other, p, node->members, slots);
+		if (verdict) {
+			reply->type = MLNET_T_BUSY;
+			return verdict;
+		}
+		set_open(set, p, *now_ns);
+		is_first = 1;
+	} else if (!set_matches(set, p)) {
+		reply->type = MLNET_T_MISMATCH;
+		reply->fingerprint = set->fingerprint;
+		return MLNET_V_MISMATCH;
+	}
+	set->proved |= bit;
+	if (set->state == MLNET_SET_COMPLETE || set->state == MLNET_SET_UNSENT)
+		return set_answer(set, words, p, reply);
+	if (set->contributed & bit) {
+		reply->type = MLNET_T_HELD;
+		reply->bitmap = node->members & ~set->contributed;
+		return MLNET_V_HELD;
+	}
+	set_contribute(set, words, p, t, sum);
+	*now_ns -= set->first_ns;
+	if ((set->contributed & node->members) == node->members)
+		return set_complete(set, words, p, reply);
+	return is_first ? MLNET_V_SUM_FIRST : MLNET_V_SUM_ADD;
+}
+
+static __always_inline void link_learn(struct mlnet_link *link, const struct pkt *p)
+{
+	__u64 mac = mac_get(((struct ethhdr *)p->data)->h_source);
+
+	if (link->mac != mac)
+		link->mac = mac;
+}
+
+static __always_inline void link_sample(struct mlnet_link *link, __u64 now_ns, __u64 lag_ns)
+{
+	link->last_ns = now_ns;
+	link->lag_ns += lag_ns;
+	link->lag_count++;
+}
+
+static __always_inline enum mlnet_verdict emit(struct xdp_md *ctx, const struct pkt *p,
+					       const struct mlnet_node *node, struct reply *reply,
+					       enum mlnet_verdict verdict)
+{
+	switch (verdict) {
+	case MLNET_V_SUM_COMPLETE_TX:
+		return result_send_all(ctx, p, node, 0);
+	case MLNET_V_SUM_SENT_LATE:
+		return result_send_all(ctx, p, node, 1);
+	case MLNET_V_RESEND_RESULT:
+		return result_send_one(p, node);
+	case MLNET_V_MISMATCH:
+		event_mismatch(p, reply->fingerprint);
+		return reply_send(ctx, p, node, reply, verdict);
+	case MLNET_V_SUM_COMPLETE_UNSENT:
+	case MLNET_V_ASK_RESEND:
+	case MLNET_V_HELD:
+	case MLNET_V_BUSY:
+		return reply_send(ctx, p, node, reply, verdict);
+	default:
+		return verdict;
+	}
+}
+
+static __always_inline enum mlnet_verdict contribution(struct xdp_md *ctx, struct pkt *p,
+						       const struct mlnet_node *node)
+{
+	const struct mlnet_pool *pool = &node->pools[masked(p->class_stream, MLNET_POOLS_MAX - 1)];
+	__u32 log2_slots = pool->log2_slots & 31, words_id = pool->words_id;
+	__u32 index = p->seq & ((1ULL << log2_slots) - 1), set_index = (p->seq >> log2_slots) & 1;
+	__u32 slot_key = pool->slot_base + index, words_key = index * 2 + set_index;
+	__u32 link_key = node->link_base + (p->child & (MLNET_CHILDREN_MAX - 1));
+	int is_sampled = !(p->seq & ml_cfg.lag_mask);
+	__u64 now_ns = is_sampled ? bpf_ktime_get_ns() : 0, lag_ns = now_ns, sum;
+	struct reply reply = { .fingerprint = p->fingerprint };
+	enum mlnet_verdict verdict;
+	struct trailer_words t;
+	struct mlnet_words *words;
+	struct mlnet_slot *slot;
+	struct mlnet_link *link;
+	void *words_map;
+
+	verdict = child_admit(p, node);
+	if (verdict)
+		return verdict;
+	if (p->op > MLNET_OP_OR)
+		return MLNET_V_DROP_UNSUPPORTED;
+	slot = bpf_map_lookup_elem(&ml_slots, &slot_key);
+	words_map = bpf_map_lookup_elem(&ml_words, &words_id);
+	words = words_map ? bpf_map_lookup_elem(words_map, &words_key) : NULL;
+	link = bpf_map_lookup_elem(&ml_links, &link_key);
+	if (!slot || !words || !link)
+		return MLNET_V_DROP_NO_POOL;
+	if (!check_verify(p, &t, &sum))
+		return MLNET_V_DROP_CORRUPT;
+	link_learn(link, p);
+
+	bpf_spin_lock(&slot->lock);
+	verdict = slot_take(slot, words, set_index, node, p, &t, sum, 1ULL << log2_slots, &lag_ns, &reply);
+	bpf_spin_unlock(&slot->lock);
+
+	if (is_sampled && verdict >= MLNET_V_SUM_FIRST && verdict <= MLNET_V_SUM_COMPLETE_UNSENT)
+		link_sample(link, now_ns, lag_ns);
+	return emit(ctx, p, node, &reply, verdict);
+}
+
+static __always_inline enum mlnet_verdict from_parent(const struct pkt *p, const struct mlnet_node *node)
+{
+	struct trailer_words t;
+	enum mlnet_verdict verdict;
+	__u64 sum;
+
+	verdict = parent_admit(p, node);
+	if (verdict)
+		return verdict;
+	if (!check_verify(p, &t, &sum))
+		return MLNET_V_DROP_CORRUPT;
+	if (p->type == MLNET_T_RESULT)
+		return result_deliver(p, node, &t);
+	return reply_deliver(p, node, &t);
+}
+
+static __always_inline enum mlnet_verdict ingress(struct xdp_md *ctx, struct pkt *p)
+{
+	struct mlnet_node *node;
+	enum mlnet_verdict verdict;
+
+	verdict = pkt_parse(ctx, p);
+	if (verdict)
+		return verdict;
+	node = node_find(p->job);
+	if (!node)
+		return MLNET_V_DROP_UNKNOWN_JOB;
+	verdict = node_admit(p, node);
+	if (verdict)
+		return verdict;
+	switch (p->type) {
+	case MLNET_T_CONTRIB:
+		return contribution(ctx, p, node);
+	case MLNET_T_RESULT:
+	case MLNET_T_HELD:
+	case MLNET_T_BUSY:
+	case MLNET_T_RESEND:
+	case MLNET_T_MISMATCH:
+		return from_parent(p, node);
+	case MLNET_T_PING:
+	case MLNET_T_PONG:
+		return ping(ctx, p, node);
+	default:
+		return MLNET_V_DROP_UNSUPPORTED;
+	}
+}
+
+SEC("xdp")
+int ml_ingress(struct xdp_md *ctx)
+{
+	struct pkt p = {};
+
+	return finish(&p, ingress(ctx, &p), &ml_stats);
+}
+
+/*
+ * Stage 7: copy k of a result becomes the packet of the k-th host. The copies of one result pass here
+ * one after the other on the CPU that made them, so a count per CPU is the copy index. Frames without
+ * our mark pass unchanged: the NIC's bulk queue keeps the first frame's egress program until it is
+ * flushed, so this program also meets frames that were redirected before.
+ */
+static __always_inline int egress(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data, *data_end = (void *)(long)ctx->data_end;
+	struct mlnet_fan_meta *meta = (void *)(long)ctx->data_meta;
+	struct ethhdr *eth = data;
+	struct iphdr *ip = data + sizeof(*eth);
+	struct mlnet_fan_state *state;
+	struct mlnet_node *node;
+	struct mlnet_link *link;
+	__u32 zero = 0, child, key;
+
+	if ((void *)(meta + 1) > data || meta->magic != MLNET_FAN_MAGIC || (void *)(ip + 1) > data_end)
+		return XDP_PASS;
+	state = bpf_map_lookup_elem(&ml_fan_state, &zero);
+	node = node_find(meta->job);
+	if (!state || !node)
+		return XDP_DROP;
+	if (state->current_id == meta->broadcast_id) {
+		state->copy++;
+	} else {
+		state->current_id = meta->broadcast_id;
+		state->copy = 0;
+	}
+	if (state->copy >= node->n_fan)
+		return XDP_DROP;
+	child = masked(node->fan_child[masked(state->copy, MLNET_CHILDREN_MAX - 1)], MLNET_CHILDREN_MAX - 1);
+	key = node->link_base + child;
+	link = bpf_map_lookup_elem(&ml_links, &key);
+	if (!link)
+		return XDP_DROP;
+	mac_set(eth->h_dest, link->mac);
+	ip->daddr = node->child_addr_be[child];
+	ip_checksum_set(ip);
+	bpf_xdp_adjust_meta(ctx, sizeof(*meta)); /* the receiver has no use for it */
+	return XDP_PASS;
+}
+
+SEC("xdp/devmap")
+int ml_egress(struct xdp_md *ctx)
+{
+	return egress(ctx);
+}
+
+/* The same body where BPF_PROG_TEST_RUN can reach it: devmap programs cannot be test-run. */
+SEC("xdp")
+int ml_egress_test(struct xdp_md *ctx)
+{
+	return egress(ctx);
+}
+
+char LICENSE[] SEC("license") = "GPL";

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Arithmetic on several lanes of one 64-bit word. No mlnet policy. */
+#ifndef MLNET_LIB_LANES_BPF_H
+#define MLNET_LIB_LANES_BPF_H
+
+#include "bytes.bpf.h"
+
+#define LANES32_HIGH 0x8000000080000000ULL
+#define LANES8_HIGH 0x8080808080808080ULL
+
+/* Two 32-bit adds; the lower lane's carry is kept out of the upper lane. */
+static __always_inline __u64 add32x2(__u64 a, __u64 b)
+{
+	return ((a & ~LANES32_HIGH) + (b & ~LANES32_HIGH)) ^ ((a ^ b) & LANES32_HIGH);
+}
+
+/* Eight unsigned byte maxima: a borrow-free compare per byte, widened to a select mask. */
+static __always_inline __u64 max8x8(__u64 a, __u64 b)
+{
+	__u64 low_ge = (a | LANES8_HIGH) - (b & ~LANES8_HIGH);
+	__u64 ge = ((a & ~b) | (~(a ^ b) & low_ge)) & LANES8_HIGH;
+	__u64 mask = (ge >> 7) * 0xff;
+
+	return (a & mask) | (b & ~mask);
+}
+
+#endif /* MLNET_LIB_LANES_BPF_H */
