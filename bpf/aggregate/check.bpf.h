@@ -80,10 +80,11 @@ static __always_inline int check_verify(const struct pkt *p, struct trailer_word
 {
 	const void *block = p->data + HEADERS_BYTES;
 	__u64 sum = 0, check;
+	__u32 n = pkt_loop_blocks(p);
 
 	trailer_load(p->trailer, t, &check);
 	for (__u32 b = 0; b < MLNET_BLOCKS_MAX; b++) {
-		if (b >= p->blocks)
+		if (b >= n)
 			break;
 		if (!fits(block, MLNET_BLOCK_BYTES, p->data_end))
 			return 0;

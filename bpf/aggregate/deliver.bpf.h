@@ -39,6 +39,7 @@ static __always_inline void cell_write(struct mlnet_cell *cell, const struct pkt
 {
 	__u64 *cell_block = cell->w;
 	const __u64 *packet_block = p->data + HEADERS_BYTES;
+	__u32 n = pkt_loop_blocks(p);
 
 	cell->bitmap = t->bitmap;
 	cell->time_ns = bpf_ktime_get_ns();
@@ -51,7 +52,7 @@ static __always_inline void cell_write(struct mlnet_cell *cell, const struct pkt
 	st64(cell->exps + 8, t->e1);
 	st48(cell->exps + 16, t->e2);
 	for (__u32 b = 0; b < MLNET_BLOCKS_MAX; b++) {
-		if (b >= p->blocks || !fits(packet_block, MLNET_BLOCK_BYTES, p->data_end))
+		if (b >= n || !fits(packet_block, MLNET_BLOCK_BYTES, p->data_end))
 			break;
 #pragma unroll
 		for (int i = 0; i < MLNET_BLOCK_WORDS; i++)

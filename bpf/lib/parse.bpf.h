@@ -44,6 +44,16 @@ struct pkt {
 	__u8 type, op, op_wire, tree, class_stream, child, flags;
 };
 
+/*
+ * Trip count of a loop over payload blocks. The mask makes a value of its own for each loop: otherwise
+ * the verifier carries the exact count out of the first loop and walks all that follows once per count
+ * (306,445 instructions instead of 73,906, clang 19).
+ */
+static __always_inline __u32 pkt_loop_blocks(const struct pkt *p)
+{
+	return masked(p->blocks, 15);
+}
+
 static __always_inline void pkt_cut_header(struct pkt *p)
 {
 	p->type = p->h0 & 0xf;
