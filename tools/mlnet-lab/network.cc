@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "network.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+
+#include "base/errno_error.h"
+#include "netns.h"
+
+namespace mlnet::lab {
+namespace {
+
+// A burst must hold one segmentation-offload super-packet, or tbf would cut every one of them in software;
+// and it must fit the 256-frame ring of a veth whose NIC runs XDP.
+constexpr uint64_t kBurstBytesMin = 80 * 1024;
+constexpr uint64_t kBurstBytesMax = 256 * 1024;
+// What may stand in front of one port: the pools (256 full packets) of all other hosts at once.
+constexpr uint64_t kPoolPackets = 256;
+constexpr uint64_t kQueueBytesMin = 1024 * 1024;
+
+// /proc/sys/net belongs to the namespace of who opens it. A missing file is a feature this kernel lacks.
+void WriteSysctl(const std::string& name, const std::string& value) {
+  std::ofstream("/proc/sys/net/" + name) << value;
+}
+
+Result<void> PrepareNamespace(const Paths& paths, const std::string& host) {
+  return InNetns(paths.NetnsFile(host), [] {
+    // Frames must not pass the host's firewall rules: it costs CPU and would be no switch.
+    for (const char* family : {"iptables", "ip6tables", "arptables"}) {
+      WriteSysctl(std::string("bridge/bridge-nf-call-") + family, "0");
+    }
+    // Nobody may chatter on the links (router solicitations, duplicate address detection).
+    WriteSysctl("ipv6/conf/all/disable_ipv6", "1");
+    WriteSysctl("ipv6/conf/default/disable_ipv6", "1");
+    return Result<void>{};
+  });
+}
+
+std::string SwitchLinks(const Paths& paths, const Topology& topology) {
+  std::string out = fmt::format(
+      "link set lo up\n"
+      "link add br0 index 2 type bridge stp_state 0 forward_delay 0 mcast_snooping {}\n",
+      topology.multicast_snooping ? 1 : 0);
+  int i = 0;
+  for (const auto& host : topology.hosts) {
+    const std::string port = PortName(host.name);
+    out += fmt::format("link add name {} index {} mtu {} type veth peer name eth0 address {} mtu {} netns {}\n", port,
+                       kPortIndexBase + i, topology.mtu, host.mac, topology.mtu, paths.Netns(host.name));
+    out += fmt::format("link set {} master br0 up\n", port);
+    if (host.rate_bps != 0) {
+      out += fmt::format("link add name {} index {} mtu {} type ifb\n", ShaperName(host.name), kShaperIndexBase + i,
+                         topology.mtu);
+      out += fmt::format("link set {} up\n", ShaperName(host.name));
+    }
+    ++i;
+  }
+  return out + "link set br0 up\n";
+}
+
+std::string SwitchShapers(const Topology& topology) {
+  std::string out;
+  for (const auto& host : topology.hosts) {
+    const std::string port = PortName(host.name);
+    const Shaping shaping = ShapingFor(host.rate_bps, topology.hosts.size(), topology.mtu);
+    out += fmt::format("qdisc add dev {} clsact\n", port);
+    if (host.rate_bps == 0) {
+      // Not idle: with a queue the port waits for room in the veth ring instead of dropping (kernel 6.16 on).
+      out += fmt::format("qdisc add dev {} root bfifo limit {}\n", port, shaping.queue_bytes);
+      continue;
+    }
+    const std::string tbf =
+        fmt::format("root tbf rate {}bit burst {} limit {}", host.rate_bps, shaping.burst_bytes, shaping.queue_bytes);
+    out += fmt::format("qdisc add dev {} {}\n", port, tbf);
+    out += fmt::format("qdisc add dev {} {}\n", ShaperName(host.name), tbf);
+    out += fmt::format("filter add dev {} ingress prio 20 protocol all u32 match u32 0 0 "
+                       "action mirred egress redirect dev {}\n", port, ShaperName(host.name));
+  }
+  return out;
+}
+
+std::string HostLinks(const Host& host) {
+  return fmt::format(
+      "link set lo up\n"
+      "addr add {}/24 brd + dev eth0\n"
+      "link set eth0 up\n"
+      "route add 224.0.0.0/4 dev eth0\n",
+      host.address);
+}
+
+}  // namespace
+
+std::string PortName(const std::string& host) { return "p-" + host; }
+std::string ShaperName(const std::string& host) { return "i-" + host; }
+
+Shaping ShapingFor(uint64_t rate_bps, size_t num_hosts, uint32_t mtu) {
+  const uint64_t frame_bytes = mtu + 14;
+  Shaping shaping;
+  // Half a millisecond at line rate bridges the timer's lateness on a busy machine.
+  shaping.burst_bytes = std::clamp(rate_bps / 8 / 2000, kBurstBytesMin, kBurstBytesMax);
+  shaping.queue_bytes = std::max(kQueueBytesMin, num_hosts * kPoolPackets * frame_bytes);
+  return shaping;
+}
+
+Result<void> BuildNetwork(const Paths& paths, const Topology& topology) {
+  std::string names = fmt::format("netns add {}\n", paths.Netns(Paths::kSwitch));
+  for (const auto& host : topology.hosts) names += fmt::format("netns add {}\n", paths.Netns(host.name));
+  if (auto r = Run({"ip", "-batch", "-"}, names); !r) return tl::make_unexpected(r.error());
+  if (auto r = PrepareNamespace(paths, Paths::kSwitch); !r) return r;
+  for (const auto& host : topology.hosts) {
+    if (auto r = PrepareNamespace(paths, host.name); !r) return r;
+  }
+  const std::string sw = paths.Netns(Paths::kSwitch);
+  if (auto r = Run({"ip", "-n", sw, "-batch", "-"}, SwitchLinks(paths, topology)); !r) return tl::make_unexpected(r.error());
+  if (auto r = Run({"tc", "-n", sw, "-batch", "-"}, SwitchShapers(topology)); !r) return tl::make_unexpected(r.error());
+  for (const auto& host : topology.hosts) {
+    auto r = Run({"ip", "-n", paths.Netns(host.name), "-batch", "-"}, HostLinks(host));
+    if (!r) return tl::make_unexpected(r.error());
+  }
+  return {};
+}
+
+std::vector<std::string> MissingKernelFeatures() {
+  struct Probe {
+    const char* feature;
+    std::vector<std::string> argv;
+  };
+  const std::string ns = fmt::format("ml-probe-{}", getpid());
+  if (!Run({"ip", "netns", "add", ns})) return {"network namespaces (CONFIG_NET_NS)"};
+  std::vector<std::string> missing;
+  for (const auto& probe : std::vector<Probe>{
+           {"veth (CONFIG_VETH)", {"ip", "-n", ns, "link", "add", "a", "type", "veth", "peer", "name", "b"}},
+           {"bridge (CONFIG_BRIDGE)", {"ip", "-n", ns, "link", "add", "br0", "type", "bridge"}},
+           {"ifb (CONFIG_IFB)", {"ip", "-n", ns, "link", "add", "i", "type", "ifb"}},
+           {"tbf (CONFIG_NET_SCH_TBF)",
+            {"tc", "-n", ns, "qdisc", "add", "dev", "lo", "root", "tbf", "rate", "1mbit", "burst", "9k", "limit", "9k"}},
+           {"clsact (CONFIG_NET_SCH_INGRESS)", {"tc", "-n", ns, "qdisc", "add", "dev", "lo", "clsact"}},
+           {"u32 and mirred (CONFIG_NET_CLS_U32, CONFIG_NET_ACT_MIRRED)",
+            {"tc", "-n", ns, "filter", "add", "dev", "lo", "ingress", "protocol", "all", "u32", "match", "u32", "0", "0",
+             "action", "mirred", "egress", "redirect", "dev", "lo"}},
+       }) {
+    if (!Run(probe.argv)) missing.push_back(probe.feature);
+  }
+  (void)DeleteNetns({ns});
+  return missing;
+}
+
+}  // namespace mlnet::lab

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Builds the lab's network: one namespace per host, one for the switch, and each link's hop in between.
+// Why a hop: frames sent by XDP_TX or redirect never see the qdisc of the sending NIC. They do become
+// sk_buffs at the other end of the veth pair, in the switch namespace, so both directions are shaped there.
+// DESIGN.md draws the path and has the measurements.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "mlnet/error.h"
+#include "state.h"
+
+namespace mlnet::lab {
+
+/// A host's port on the switch, the shaper of what the host sends, and the taps of the delay line.
+std::string PortName(const std::string& host);
+std::string ShaperName(const std::string& host);
+
+/// Interface indexes in the switch namespace are chosen, not found: programs and tools compute them.
+constexpr int kPortIndexBase = 100;
+constexpr int kShaperIndexBase = 200;
+
+struct Shaping {
+  uint64_t burst_bytes = 0;
+  uint64_t queue_bytes = 0;
+};
+/// Burst and queue of a link of `rate_bps` in a lab of `num_hosts`.
+Shaping ShapingFor(uint64_t rate_bps, size_t num_hosts, uint32_t mtu);
+
+/// Makes namespaces, links, addresses and shapers. What exists after a failure is for TearDown.
+Result<void> BuildNetwork(const Paths& paths, const Topology& topology);
+
+/// Names of kernel features the lab needs and this kernel lacks; for the message after a failed build.
+std::vector<std::string> MissingKernelFeatures();
+
+}  // namespace mlnet::lab

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "state.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+
+#include <cerrno>
+#include <fstream>
+
+#include "base/errno_error.h"
+
+namespace mlnet::lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+Faults FaultsFromJson(const Json& j) {
+  return Faults{.loss_ppm = j.at("loss_ppm"),
+                .duplicate_ppm = j.at("duplicate_ppm"),
+                .reorder_ppm = j.at("reorder_ppm"),
+                .corrupt_ppm = j.at("corrupt_ppm"),
+                .delay_us = j.at("delay_us")};
+}
+
+Json TopologyToJson(const Paths& paths, const Topology& topology) {
+  Json hosts = Json::array();
+  for (const auto& host : topology.hosts) hosts.push_back(HostToJson(paths, host));
+  return {{"mtu", topology.mtu},
+          {"seed", topology.seed},
+          {"multicast_snooping", topology.multicast_snooping},
+          {"hosts", hosts}};
+}
+
+State StateFromJson(const std::string& lab, const Json& j) {
+  State state;
+  state.topology.name = lab;
+  state.topology.mtu = j.at("mtu");
+  state.topology.seed = j.at("seed");
+  state.topology.multicast_snooping = j.at("multicast_snooping");
+  for (const auto& h : j.at("hosts")) {
+    state.topology.hosts.push_back(Host{.name = h.at("name"),
+                                        .is_aggregator = h.at("role") == "aggregator",
+                                        .rate_bps = h.at("rate_bps"),
+                                        .rack = h.at("rack"),
+                                        .address = h.at("address"),
+                                        .mac = h.at("mac"),
+                                        .tx = FaultsFromJson(h.at("faults").at("tx")),
+                                        .rx = FaultsFromJson(h.at("faults").at("rx"))});
+  }
+  state.is_ready = j.at("ready");
+  state.has_daemons = j.at("daemons");
+  state.xdp = j.at("xdp") == "on" ? XdpMode::kOn : XdpMode::kOff;
+  return state;
+}
+
+}  // namespace
+
+Json FaultsToJson(const Faults& faults) {
+  return {{"loss_ppm", faults.loss_ppm},
+          {"duplicate_ppm", faults.duplicate_ppm},
+          {"reorder_ppm", faults.reorder_ppm},
+          {"corrupt_ppm", faults.corrupt_ppm},
+          {"delay_us", faults.delay_us}};
+}
+
+Json HostToJson(const Paths& paths, const Host& host) {
+  return {{"name", host.name},
+          {"role", host.is_aggregator ? "aggregator" : "worker"},
+          {"netns", paths.Netns(host.name)},
+          {"address", host.address},
+          {"mac", host.mac},
+          {"iface", "eth0"},
+          {"socket", paths.Socket(host.name).string()},
+          {"log", paths.Log(host.name).string()},
+          {"rate_bps", host.rate_bps},
+          {"rack", host.rack},
+          {"faults", {{"tx", FaultsToJson(host.tx)}, {"rx", FaultsToJson(host.rx)}}}};
+}
+
+Result<void> CreateDir(const Paths& paths) {
+  std::error_code ec;
+  fs::create_directories(paths.Dir().parent_path(), ec);
+  if (fs::create_directory(paths.Dir(), ec)) return {};
+  if (ec) return tl::make_unexpected(ErrnoError("create " + paths.Dir().string(), ec.value()));
+  return Err(ErrorCode::kConflict, fmt::format("lab '{}' exists", paths.lab),
+             fmt::format("remove it with: mlnet-lab down --name {}", paths.lab));
+}
+
+Result<void> SaveState(const Paths& paths, const State& state) {
+  Json j = TopologyToJson(paths, state.topology);
+  j["schema"] = "mlnet-lab.state/1";
+  j["name"] = paths.lab;
+  j["ready"] = state.is_ready;
+  j["daemons"] = state.has_daemons;
+  j["xdp"] = state.xdp == XdpMode::kOn ? "on" : "off";
+  // Written aside and renamed: a reader sees the old state or the new one.
+  const fs::path aside = paths.StateFile().string() + ".new";
+  std::ofstream file(aside, std::ios::trunc);
+  file << j.dump(2) << '\n';
+  file.close();
+  std::error_code ec;
+  if (file) fs::rename(aside, paths.StateFile(), ec);
+  if (!file || ec) return tl::make_unexpected(ErrnoError("write " + paths.StateFile().string(), ec ? ec.value() : EIO));
+  return {};
+}
+
+Result<State> LoadState(const Paths& paths) {
+  if (auto r = CheckLabName(paths.lab); !r) return tl::make_unexpected(r.error());
+  std::ifstream file(paths.StateFile());
+  if (!file) {
+    return Err(ErrorCode::kUnavailable, fmt::format("there is no lab '{}'", paths.lab),
+               fmt::format("start it with: mlnet-lab up --name {}", paths.lab));
+  }
+  // The file is our own; a damaged one is reported, not trusted.
+  try {
+    return StateFromJson(paths.lab, Json::parse(file));
+  } catch (const Json::exception& e) {
+    return Err(ErrorCode::kProtocol, fmt::format("{} is damaged: {}", paths.StateFile().string(), e.what()),
+               fmt::format("remove the lab with: mlnet-lab down --name {}", paths.lab));
+  }
+}
+
+Result<State> LoadReadyState(const Paths& paths) {
+  auto state = LoadState(paths);
+  if (state && !state->is_ready) {
+    return Err(ErrorCode::kUnavailable, fmt::format("lab '{}' is not up: its 'up' is at work or was killed", paths.lab),
+               fmt::format("wait for it, or remove it with: mlnet-lab down --name {}", paths.lab));
+  }
+  return state;
+}
+
+Result<Fd> LockLab(const Paths& paths) {
+  Fd fd(open(paths.LockFile().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd) return tl::make_unexpected(ErrnoError("open " + paths.LockFile().string(), errno));
+  if (flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
+  return Err(ErrorCode::kConflict, fmt::format("another mlnet-lab is at work on lab '{}'", paths.lab),
+             "wait for it to end");
+}
+
+}  // namespace mlnet::lab
