@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// One host's XDP program and maps, driven through BPF_PROG_TEST_RUN: no interface, no namespace.
+// Several can exist side by side; each has maps of its own.
+#pragma once
+
+#include <bpf/bpf.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/fd.h"
+#include "harness/frame.h"
+#include "mlnet/event.h"
+#include "mlnet/job.h"
+
+struct xdp_aggregate;
+
+namespace mlnet::test {
+
+/// A job as one host sees it. Children may share an address (several ranks on a host).
+struct JobSpec {
+  uint16_t job = 1;
+  uint16_t epoch = 1;
+  uint8_t flags = MLNET_NODE_AGGREGATE;  // MLNET_NODE_*
+  std::vector<uint32_t> child_addr_be;   // index = child
+  uint32_t aggregator_be = 0;
+  uint32_t group_be = 0;
+  uint8_t log2_slots = 2;
+  std::vector<uint8_t> open_pools{0};    // class_stream values
+  std::vector<uint8_t> local_children;   // children that run on this host, in local order (deliver)
+};
+
+struct RunResult {
+  int action = -1;       // XDP_*
+  Bytes frame;           // after the program; without XDP metadata
+  Bytes meta;            // XDP metadata in front of the frame
+  std::optional<mlnet_verdict> verdict;  // the counter that moved
+};
+
+class BpfHost {
+ public:
+  /// Fails the current test and returns nullptr when the program cannot be loaded.
+  static std::unique_ptr<BpfHost> Create();
+  ~BpfHost();
+
+  /// Makes or replaces the job's entry by swapping in a fresh inner map. Pools keep their slots and
+  /// words when the job existed before.
+  void SetJob(const JobSpec& spec);
+
+  RunResult Run(const Bytes& frame);
+  RunResult Run(const Frame& frame) { return Run(frame.Build()); }
+  /// The devmap program's body on a frame with metadata: one call per copy.
+  RunResult RunEgress(const Bytes& meta, const Bytes& frame);
+
+  mlnet_slot Slot(uint16_t job, uint8_t class_stream, uint32_t slot);
+  void SetSlot(uint16_t job, uint8_t class_stream, uint32_t slot, const mlnet_slot& value);
+  mlnet_words Words(uint16_t job, uint8_t class_stream, uint32_t slot, uint32_t set);
+  mlnet_cell Cell(uint16_t job, uint8_t class_stream, uint32_t slot, uint32_t set);
+  mlnet_link Link(uint16_t job, uint8_t child);
+  void SetLinkMac(uint16_t job, uint8_t child, const Mac& mac);
+  void SetAsleep(uint16_t job, uint64_t mask);
+  uint64_t Asleep(uint16_t job);
+  std::vector<mlnet_notice> TakeNotices(uint16_t job, uint32_t local);
+  std::vector<mlnet_event> TakeEvents();
+  /// Counters of one job (0: packets of no job), summed over CPUs.
+  mlnet_stats Stats(uint16_t job);
+
+  int InboxFd(uint16_t job) const;
+  int WakeFd(uint16_t job) const;
+  int RingFd(uint16_t job, uint32_t local) const;
+
+ private:
+  struct JobMaps;
+  BpfHost() = default;
+  void FillNode(const JobSpec& spec, JobMaps& maps);
+  JobMaps& MapsOf(const JobSpec& spec);
+
+  xdp_aggregate* skeleton_ = nullptr;
+  std::map<uint16_t, std::unique_ptr<JobMaps>> jobs_;
+  uint32_t next_slot_ = 0;
+  uint32_t next_words_ = 1, next_ring_ = 1, next_link_ = 0;
+};
+
+}  // namespace mlnet::test
