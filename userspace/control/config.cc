@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "control/config.h"
+
+#include <arpa/inet.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <fstream>
+#include <sstream>
+
+#include "base/errno_error.h"
+#include "control/config_reader.h"
+#include "mlnet/job.h"
+
+namespace mlnet::control {
+namespace {
+
+// 0o660, or "0660" for those who know chmod better than TOML.
+void ReadMode(TableReader& in, const char* key, mode_t& out) {
+  if (!in.IsString(key)) return in.Number(key, 0, 0777, out);
+  std::string text;
+  in.String(key, text);
+  unsigned mode = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, ec] = std::from_chars(text.data(), end, mode, 8);
+  if (ec == std::errc() && stop == end && mode <= 0777) out = mode;
+  else in.Fail(key, "must be an octal mode such as \"0660\"");
+}
+
+void ReadDaemon(TableReader& in, Config& out) {
+  in.String("host", out.host);
+  if (!IsName(out.host)) in.Fail("host", "must be 1 to 63 of A-Z a-z 0-9 . _ -");
+  out.instance = out.host;
+  in.String("instance", out.instance);
+  if (!IsName(out.instance)) in.Fail("instance", "must be 1 to 63 of A-Z a-z 0-9 . _ -");
+  in.String("socket", out.socket);
+  ReadMode(in, "socket_mode", out.socket_mode);
+  in.OneOf("log_level", out.log_level, {"trace", "debug", "info", "warning", "error", "critical", "off"});
+  in.RejectUnknown();
+}
+
+bool ParsePrefix(const std::string& text, uint32_t& base, int& bits) {
+  const size_t slash = text.find('/');
+  if (slash == std::string::npos) return false;
+  in_addr address{};
+  if (inet_pton(AF_INET, text.substr(0, slash).c_str(), &address) != 1) return false;
+  const char* end = text.data() + text.size();
+  const auto [stop, ec] = std::from_chars(text.data() + slash + 1, end, bits);
+  base = ntohl(address.s_addr);
+  // At most 23 bits of a group reach the link address; a job id needs 16.
+  return ec == std::errc() && stop == end && bits >= 4 && bits <= 28 && (base >> 28) == 0xe;
+}
+
+void ReadDatapath(TableReader& in, Config& out) {
+  in.Number("port", 1, 65535, out.port);
+  in.String("pin_root", out.pin_root);
+  in.Number("slots", 1, 1 << 22, out.slots);
+  std::string prefix = "239.77.0.0/16";
+  in.String("group_prefix", prefix);
+  if (!ParsePrefix(prefix, out.group_base, out.group_bits)) {
+    in.Fail("group_prefix", "must be an IPv4 multicast prefix such as 239.77.0.0/16");
+  }
+  in.OneOf("multicast", out.job.multicast, {"auto", "on", "off"});
+  in.RejectUnknown();
+}
+
+void ReadIface(TableReader& in, Config& out) {
+  IfaceConfig iface;
+  in.String("name", iface.name);
+  if (iface.name.empty()) in.Fail("name", "is missing");
+  in.OneOf("mode", iface.mode, {"native", "generic", "auto"});
+  in.OneOf("share", iface.share, {"exclusive", "shared"});
+  in.Bool("aggregator", iface.aggregator);
+  in.Bool("detach_on_stop", iface.detach_on_stop);
+  in.RejectUnknown();
+  out.ifaces.push_back(std::move(iface));
+}
+
+void ReadJob(TableReader& in, JobSpec& out) {
+  in.Number("slots", 1, 65536, out.slots);
+  in.Number("classes", 1, MLNET_CLASSES_MAX, out.classes);
+  in.Number("timeout_ms", 1, 86'400'000, out.timeout_ms);
+  in.Number("deadline_ms", 0, 86'400'000, out.deadline_ms);
+  in.Number("rto_min_us", 1, 60'000'000, out.rto_min_us);
+  in.Number("rto_max_us", 1, 60'000'000, out.rto_max_us);
+  in.Number("window_first", 1, 65536, out.window_first);
+  in.RejectUnknown();
+  if (auto ok = CheckSpec(out); !ok) in.Fail("slots", ok.error().message);
+}
+
+std::string HostName() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "localhost";
+}
+
+}  // namespace
+
+bool IsName(std::string_view name) {
+  return !name.empty() && name.size() <= 63 && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return std::isalnum(c) || c == '.' || c == '_' || c == '-';
+  }) && name != "." && name != "..";
+}
+
+Result<void> CheckSpec(const JobSpec& spec) {
+  if (!std::has_single_bit(spec.slots) || spec.slots > 65536) {
+    return Err(ErrorCode::kInvalidArgument, "slots is " + std::to_string(spec.slots) + ", must be a power of two up to 65536");
+  }
+  if (spec.classes < 1 || spec.classes > MLNET_CLASSES_MAX) {
+    return Err(ErrorCode::kInvalidArgument, "classes is " + std::to_string(spec.classes) + ", must be 1 to 8");
+  }
+  if (spec.rto_min_us == 0 || spec.rto_min_us > spec.rto_max_us) {
+    return Err(ErrorCode::kInvalidArgument, "rto_min_us must be at least 1 and at most rto_max_us");
+  }
+  if (spec.multicast != "auto" && spec.multicast != "on" && spec.multicast != "off") {
+    return Err(ErrorCode::kInvalidArgument, "multicast is '" + spec.multicast + "', must be one of: auto, on, off");
+  }
+  return {};
+}
+
+Result<Config> ParseConfig(std::string_view text, const std::string& source, const std::string& hostname) {
+  toml::table root;
+  try {
+    root = toml::parse(text);
+  } catch (const toml::parse_error& e) {
+    const auto& at = e.source().begin;
+    return Err(ErrorCode::kInvalidArgument, source + ":" + std::to_string(at.line) + ":" + std::to_string(at.column) +
+                                                ": " + std::string(e.description()));
+  }
+  Config config;
+  config.host = hostname;
+  config.port = MLNET_UDP_PORT;
+  config.slots = MLNET_SLOTS_MAX;
+  Error error{ErrorCode::kInvalidArgument, "", ""};
+  TableReader file(&root, "", source, &error);
+  TableReader daemon(file.Table("daemon"), "daemon", source, &error);
+  ReadDaemon(daemon, config);
+  TableReader store(file.Table("store"), "store", source, &error);
+  store.String("path", config.store);
+  store.RejectUnknown();
+  TableReader datapath(file.Table("datapath"), "datapath", source, &error);
+  ReadDatapath(datapath, config);
+  for (const toml::table* table : file.Tables("iface")) {
+    TableReader iface(table, "iface", source, &error);
+    ReadIface(iface, config);
+  }
+  TableReader job(file.Table("job"), "job", source, &error);
+  ReadJob(job, config.job);
+  file.RejectUnknown();
+  if (!error.message.empty()) return tl::make_unexpected(error);
+  return config;
+}
+
+Result<Config> LoadConfig(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return tl::make_unexpected(ErrnoError("read " + path, errno, "name the file with --config"));
+  std::stringstream text;
+  text << file.rdbuf();
+  return ParseConfig(text.str(), path, HostName());
+}
+
+}  // namespace mlnet::control

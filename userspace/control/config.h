@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The daemon's configuration file, checked: every key known, every value in range.
+// Why strict: a misspelt key that is ignored shows up weeks later as a wrong setting.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "control/model.h"
+#include "mlnet/error.h"
+
+namespace mlnet::control {
+
+struct IfaceConfig {
+  std::string name;
+  std::string mode = "native";      // native, generic, auto
+  std::string share = "exclusive";  // exclusive, shared
+  bool aggregator = false;
+  bool detach_on_stop = true;
+};
+
+struct Config {
+  std::string host;      // default: the host name
+  std::string instance;  // default: host
+  std::string socket = "/run/mlnet/mlnetd.sock";
+  mode_t socket_mode = 0660;
+  std::string log_level = "info";
+  std::string store = "/var/lib/mlnet/store.db";
+  uint16_t port = 0;  // default: MLNET_UDP_PORT
+  std::string pin_root = "/sys/fs/bpf/mlnet";
+  uint32_t slots = 0;  // default: MLNET_SLOTS_MAX
+  uint32_t group_base = 0;  // host order
+  int group_bits = 0;       // prefix length
+  std::vector<IfaceConfig> ifaces;
+  JobSpec job;  // defaults for jobs; job.multicast is [datapath] multicast
+};
+
+/// Reads TOML text; `source` names it in errors: "FILE:LINE:COLUMN: ...".
+Result<Config> ParseConfig(std::string_view text, const std::string& source, const std::string& hostname);
+Result<Config> LoadConfig(const std::string& path);
+
+/// kInvalidArgument when a job cannot have this; the names in the message are those of the file.
+Result<void> CheckSpec(const JobSpec& spec);
+
+/// 1..63 of [A-Za-z0-9._-]: names end up in paths and messages.
+bool IsName(std::string_view name);
+
+}  // namespace mlnet::control

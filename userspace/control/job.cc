@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "control/job.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/errno_error.h"
+#include "control/plan.h"
+#include "mlnet/wire.h"
+
+namespace mlnet::control {
+namespace {
+
+std::string Quoted(const JobView& view) { return "job '" + view.job.name + "'"; }
+
+MemberRecord* FindMember(JobView& view, int rank) {
+  const auto it = std::find_if(view.members.begin(), view.members.end(), [&](const auto& m) { return m.rank == rank; });
+  return it == view.members.end() ? nullptr : &*it;
+}
+
+std::string Who(const MemberRecord& member) {
+  return "rank " + std::to_string(member.rank) + " (host " + member.host + ", pid " + std::to_string(member.pid) + ")";
+}
+
+std::vector<int> ConnectedRanks(const JobView& view) {
+  std::vector<int> ranks;
+  for (const MemberRecord& m : view.members) {
+    if (m.connected) ranks.push_back(m.rank);
+  }
+  return ranks;
+}
+
+std::vector<int> MissingRanks(const JobView& view) {
+  std::vector<int> missing;
+  for (int rank = 0; rank < view.job.world_size; ++rank) {
+    const bool is_in = std::any_of(view.members.begin(), view.members.end(),
+                                   [&](const auto& m) { return m.rank == rank && m.connected; });
+    if (!is_in) missing.push_back(rank);
+  }
+  return missing;
+}
+
+void Reopen(JobView& view) {
+  JobRecord fresh;
+  fresh.name = view.job.name;
+  fresh.incarnation = view.job.incarnation + 1;
+  fresh.declared = view.job.declared;
+  fresh.spec = view.job.spec;
+  fresh.job_id = view.job.job_id;
+  if (fresh.declared) fresh.world_size = view.job.world_size;
+  // Kept for the deadline's message: what ended the previous attempt is often why ranks are missing now.
+  fresh.reason = view.job.reason;
+  fresh.failed_ms = view.job.failed_ms;
+  view = JobView{fresh, {}, {}};
+}
+
+Result<void> CheckEnded(const JobView& view, const JoinRequest& request, uint64_t now_ms) {
+  const JobRecord& job = view.job;
+  if (job.deleted) return Err(ErrorCode::kConflict, Quoted(view) + " is being deleted", "use another name");
+  const bool was_told = std::any_of(view.members.begin(), view.members.end(),
+                                    [&](const auto& m) { return m.rank == request.rank; });
+  if (job.state == kFailed && job.failed_joining && !was_told && now_ms < job.failed_ms + kLateJoinMs) {
+    return tl::make_unexpected(FailureOf(job));
+  }
+  if (!IsConnected(view)) return {};
+  return Err(ErrorCode::kConflict,
+             Quoted(view) + " is " + job.state + (job.reason.empty() ? "" : " (" + job.reason + ")") + " and ranks " +
+                 ListOf(ConnectedRanks(view)) + " have not left yet",
+             "wait for them to end, or use another name");
+}
+
+Result<void> CheckNumbers(const JoinRequest& request) {
+  if (request.world_size < 1 || request.world_size > MLNET_CHILDREN_MAX) {
+    return Err(ErrorCode::kInvalidArgument,
+               "world_size is " + std::to_string(request.world_size) + ", must be 1 to " + std::to_string(MLNET_CHILDREN_MAX));
+  }
+  if (request.rank < 0 || request.rank >= request.world_size) {
+    return Err(ErrorCode::kInvalidArgument, "rank " + std::to_string(request.rank) + " is not within 0.." +
+                                                std::to_string(request.world_size - 1));
+  }
+  return {};
+}
+
+Error WorldSizeError(const JobView& view, const JoinRequest& request) {
+  const JobRecord& job = view.job;
+  const std::string others = view.members.empty() ? "mlnetctl job create" : Who(view.members.front());
+  return Error{ErrorCode::kMismatch,
+               "rank " + std::to_string(request.rank) + " (host " + request.host + ", pid " + std::to_string(request.pid) +
+                   ") joined " + Quoted(view) + " with world_size " + std::to_string(request.world_size) + ", but " + others +
+                   " said " + std::to_string(job.world_size),
+               "start all ranks with the same world_size"};
+}
+
+Result<void> JoinRunning(const JobView& view, const JoinRequest& request) {
+  if (request.world_size != view.job.world_size) return tl::make_unexpected(WorldSizeError(view, request));
+  return Err(ErrorCode::kConflict, Quoted(view) + " is " + view.job.state + " with all its ranks; rank " +
+                                       std::to_string(request.rank) + " is taken",
+             "use another job name, or end the running one first");
+}
+
+}  // namespace
+
+std::string ListOf(const std::vector<int>& ranks) {
+  std::string text;
+  for (const int rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(rank);
+  return text;
+}
+
+bool IsActive(const JobRecord& job) { return job.state == kPreparing || job.state == kReady; }
+bool HasEnded(const JobRecord& job) { return job.state == kFailed || job.state == kClosed; }
+
+bool IsConnected(const JobView& view) {
+  return std::any_of(view.members.begin(), view.members.end(), [](const auto& m) { return m.connected; });
+}
+
+Error FailureOf(const JobRecord& job) {
+  return Error{ErrorCodeFromName(job.code).value_or(ErrorCode::kSystem), job.reason, job.hint};
+}
+
+Result<void> Join(JobView& view, const JoinRequest& request, uint64_t now_ms) {
+  if (auto ok = CheckNumbers(request); !ok) return ok;
+  if (HasEnded(view.job)) {
+    if (auto ok = CheckEnded(view, request, now_ms); !ok) return ok;
+    Reopen(view);
+  }
+  if (IsActive(view.job)) return JoinRunning(view, request);
+  JobRecord& job = view.job;
+  if (job.world_size == 0) job.world_size = request.world_size;
+  if (job.world_size != request.world_size) {
+    const Error error = WorldSizeError(view, request);
+    // Told like everybody else: its next attempt opens a new incarnation.
+    if (FindMember(view, request.rank) == nullptr) {
+      view.members.push_back({job.incarnation, request.rank, request.host, request.pid, false, false, 0, ""});
+    }
+    Fail(view, error, {request.rank}, now_ms);
+    return tl::make_unexpected(error);
+  }
+  if (const MemberRecord* taken = FindMember(view, request.rank)) {
+    return Err(ErrorCode::kConflict, Quoted(view) + " already has " + Who(*taken), "give every process its own rank");
+  }
+  if (view.members.empty()) job.opened_ms = now_ms;
+  view.members.push_back({job.incarnation, request.rank, request.host, request.pid, true, false, 0, ""});
+  std::sort(view.members.begin(), view.members.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
+  return {};
+}
+
+void MemberGone(JobView& view, int rank, bool orderly, uint64_t now_ms) {
+  MemberRecord* member = FindMember(view, rank);
+  if (member == nullptr || !member->connected) return;
+  if (view.job.state == kJoining) {  // nothing depends on it yet; another process may take the rank
+    std::erase_if(view.members, [&](const auto& m) { return m.rank == rank; });
+    if (view.members.empty() && !view.job.declared) view.job.world_size = 0;
+    return;
+  }
+  member->connected = false;
+  member->left = orderly;
+  if (HasEnded(view.job)) return;
+  if (!orderly) {
+    Fail(view, Error{ErrorCode::kRankLost, Who(*member) + " of " + Quoted(view) + " exited without leaving", "see its log"},
+         {rank}, now_ms);
+    return;
+  }
+  if (!IsConnected(view)) view.job.state = kClosed;
+}
+
+void JoinTimedOut(JobView& view, int rank, uint64_t waited_ms, uint64_t now_ms) {
+  if (view.job.state == kPreparing) {
+    std::string hosts;
+    for (const std::string& host : WorkerHosts(view.job.plan)) {
+      const bool done = std::any_of(view.hosts.begin(), view.hosts.end(),
+                                    [&](const auto& h) { return h.host == host && h.prepared; });
+      if (!done) hosts += (hosts.empty() ? "" : ", ") + host;
+    }
+    Fail(view, Error{ErrorCode::kTimeout, Quoted(view) + " has all ranks, but its hosts were not ready after " +
+                     std::to_string(waited_ms) + " ms; waiting for: " + (hosts.empty() ? view.job.plan.aggregator : hosts),
+                     "see mlnetd's log there"}, {}, now_ms);
+    return;
+  }
+  if (view.job.state != kJoining) return;
+  const std::vector<int> missing = MissingRanks(view);
+  std::string text = "waiting for ranks " + ListOf(missing) + " of " + Quoted(view) + ": rank " + std::to_string(rank) +
+                     " gave up after " + std::to_string(waited_ms) + " ms";
+  if (!view.job.reason.empty()) text += "; the previous attempt ended with: " + view.job.reason;
+  Fail(view, Error{ErrorCode::kTimeout, text, "start the missing ranks, or join with a longer timeout"}, missing, now_ms);
+  // Only a contradiction outlives the attempt; who comes later starts afresh.
+  view.job.failed_joining = false;
+}
+
+void Fail(JobView& view, const Error& error, std::vector<int> ranks, uint64_t now_ms) {
+  JobRecord& job = view.job;
+  if (HasEnded(job)) return;
+  job.failed_joining = job.state == kJoining;
+  job.state = kFailed;
+  job.failed_ms = now_ms;
+  job.code = ErrorCodeName(error.code);
+  job.reason = error.message;
+  job.hint = error.hint;
+  job.ranks = std::move(ranks);
+  if (!job.failed_joining) return;
+  // Nobody has anything of this job yet: the answer to join is the end of the membership.
+  for (MemberRecord& member : view.members) member.connected = false;
+}
+
+bool IsFull(const JobView& view) {
+  return view.job.state == kJoining && view.job.world_size > 0 &&
+         view.members.size() == static_cast<size_t>(view.job.world_size);
+}
+
+bool AllHostsPrepared(const JobView& view) {
+  std::set<std::string> prepared;
+  for (const JobHostRecord& host : view.hosts) {
+    if (host.prepared) prepared.insert(host.host);
+  }
+  const auto hosts = WorkerHosts(view.job.plan);
+  return prepared.contains(view.job.plan.aggregator) &&
+         std::all_of(hosts.begin(), hosts.end(), [&](const auto& h) { return prepared.contains(h); });
+}
+
+bool MismatchIsRipe(const JobView& view, uint64_t now_ms) {
+  if (view.job.mismatch_ms == 0 || HasEnded(view.job)) return false;
+  const bool all_said = std::all_of(view.members.begin(), view.members.end(),
+                                    [](const auto& m) { return !m.connected || !m.collective.empty(); });
+  return all_said || now_ms >= view.job.mismatch_ms + kDescribeWaitMs;
+}
+
+Error MismatchError(const JobView& view) {
+  std::string text = "ranks of " + Quoted(view) + " called different collectives";
+  const char* separator = ": ";
+  for (const MemberRecord& m : view.members) {
+    if (!m.connected && m.collective.empty()) continue;
+    text += separator + ("rank " + std::to_string(m.rank) + " " + (m.collective.empty() ? "did not say" : m.collective));
+    separator = "; ";
+  }
+  return Error{ErrorCode::kMismatch, text, "issue the same collectives in the same order on all ranks"};
+}
+
+}  // namespace mlnet::control

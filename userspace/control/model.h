@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the store holds: hosts, jobs, members, and how far each host is with each job. Plain values; all
+// daemons read the same ones, so every decision made from them is the same wherever it is made.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "mlnet/error.h"
+
+namespace mlnet::control {
+
+using Json = nlohmann::json;
+
+struct IfaceRecord {
+  std::string name;
+  std::string address;  // IPv4, dotted
+  int prefix = 0;
+  int mtu = 0;
+  bool aggregator = false;
+  bool attached = false;
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(IfaceRecord, name, address, prefix, mtu, aggregator, attached)
+
+struct HostRecord {
+  std::string host;
+  std::string instance;
+  int pid = 0;
+  uint16_t port = 0;
+  uint32_t slots_free = 0;  // longest free run in ml_slots
+  std::vector<IfaceRecord> ifaces;
+  bool running = false;     // false after an orderly stop
+  uint64_t heartbeat_ms = 0;  // a column of its own: beats must not look like changes
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(HostRecord, host, instance, pid, port, slots_free, ifaces, running)
+
+/// What an operator may set per job.
+struct JobSpec {
+  uint32_t slots = 256;  // P of every class
+  uint32_t classes = 2;
+  std::string multicast = "auto";
+  uint32_t timeout_ms = 30000;
+  uint32_t deadline_ms = 0;
+  uint32_t rto_min_us = 1000;
+  uint32_t rto_max_us = 200000;
+  uint32_t window_first = 32;
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobSpec, slots, classes, multicast, timeout_ms, deadline_ms, rto_min_us,
+                                                rto_max_us, window_first)
+
+struct PlanChild {
+  int rank = 0;  // child index = rank in a tree of one node
+  std::string host;
+  std::string iface;
+  std::string address;
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PlanChild, rank, host, iface, address)
+
+/// One node that sums, and the ranks below it.
+struct Plan {
+  uint16_t job_id = 0;
+  uint16_t epoch = 0;
+  uint16_t port = 0;
+  std::string aggregator;  // host
+  std::string aggregator_iface;
+  std::string aggregator_address;
+  std::string group;
+  uint32_t blocks = 0;
+  uint32_t log2_slots = 0;
+  uint32_t classes = 0;
+  std::vector<PlanChild> children;  // by child index
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Plan, job_id, epoch, port, aggregator, aggregator_iface, aggregator_address,
+                                                group, blocks, log2_slots, classes, children)
+
+inline constexpr const char* kJoining = "joining";
+inline constexpr const char* kPreparing = "preparing";
+inline constexpr const char* kReady = "ready";
+inline constexpr const char* kFailed = "failed";
+inline constexpr const char* kClosed = "closed";
+
+struct JobRecord {
+  std::string name;
+  uint64_t incarnation = 0;  // one per life of the name; members of another one are history
+  std::string state = kJoining;
+  int world_size = 0;  // 0: the first rank decides
+  bool declared = false;  // by job.create: survives without members
+  bool deleted = false;   // goes away when its last rank is gone
+  JobSpec spec;
+  Plan plan;
+  uint16_t job_id = 0;  // of the latest plan; reused by the next one with a higher epoch
+  std::string fan;      // how results travel; empty: not decided
+  std::string fan_why;
+  uint64_t opened_ms = 0;
+  uint64_t failed_ms = 0;
+  uint64_t mismatch_ms = 0;  // first sign of different collectives; 0: none
+  bool failed_joining = false;
+  std::string code;  // of the failure
+  std::string reason;
+  std::string hint;
+  std::vector<int> ranks;  // who caused it
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobRecord, name, incarnation, state, world_size, declared, deleted, spec, plan,
+                                                job_id, fan, fan_why, opened_ms, failed_ms, mismatch_ms, failed_joining,
+                                                code, reason, hint, ranks)
+
+struct MemberRecord {
+  uint64_t incarnation = 0;
+  int rank = 0;
+  std::string host;
+  int pid = 0;
+  bool connected = false;
+  bool left = false;  // orderly
+  uint32_t fingerprint = 0;
+  std::string collective;  // its answer after a mismatch
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(MemberRecord, incarnation, rank, host, pid, connected, left, fingerprint,
+                                                collective)
+
+/// How far one host is with one job.
+struct JobHostRecord {
+  uint64_t incarnation = 0;
+  std::string host;
+  bool prepared = false;        // maps and table entry are in place
+  bool multicast_seen = false;  // a probe came in by the group
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobHostRecord, incarnation, host, prepared, multicast_seen)
+
+/// A job with everything that belongs to its present incarnation.
+struct JobView {
+  JobRecord job;
+  std::vector<MemberRecord> members;  // by rank
+  std::vector<JobHostRecord> hosts;
+};
+
+}  // namespace mlnet::control

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "control/node.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+
+#include "control/plan.h"
+
+namespace mlnet::control {
+namespace {
+
+uint32_t AddressBe(const std::string& text) {
+  in_addr address{};
+  return inet_pton(AF_INET, text.c_str(), &address) == 1 ? address.s_addr : 0;
+}
+
+void SetPools(const Plan& plan, const HostIds& ids, mlnet_node& node) {
+  const uint32_t slots = uint32_t{1} << plan.log2_slots;
+  for (uint32_t c = 0; c < plan.classes; ++c) {
+    mlnet_pool& pool = node.pools[MLNET_CLASS_STREAM(c, 0)];
+    pool.log2_slots = static_cast<uint8_t>(plan.log2_slots);
+    pool.is_open = 1;
+    pool.cell_base = c * 2 * slots;
+    if (ids.words.empty()) continue;
+    pool.slot_base = ids.slot_base + c * slots;
+    pool.words_id = ids.words[c];
+  }
+}
+
+void SetAggregator(const Plan& plan, const HostIds& ids, bool multicast, mlnet_node& node) {
+  node.flags |= MLNET_NODE_AGGREGATE;
+  if (multicast) node.flags |= MLNET_NODE_MULTICAST;
+  node.addr_be = AddressBe(plan.aggregator_address);
+  node.fan_id = ids.fan;
+  node.link_base = ids.link_base;
+  for (const std::string& host : WorkerHosts(plan)) {
+    const auto first = std::find_if(plan.children.begin(), plan.children.end(), [&](const auto& c) { return c.host == host; });
+    node.fan_child[node.n_fan++] = static_cast<uint8_t>(first - plan.children.begin());
+  }
+}
+
+void SetWorker(const Plan& plan, const std::string& host, const HostIds& ids, mlnet_node& node) {
+  node.flags |= MLNET_NODE_DELIVER;
+  node.parent_be = AddressBe(plan.aggregator_address);
+  node.inbox_id = ids.inbox;
+  for (const int rank : LocalRanks(plan, host)) {
+    node.local_ring[node.n_local] = ids.rings[node.n_local];
+    ++node.n_local;
+    node.child_local[rank] = node.n_local;
+  }
+}
+
+}  // namespace
+
+std::vector<int> LocalRanks(const Plan& plan, const std::string& host) {
+  std::vector<int> ranks;
+  for (const PlanChild& child : plan.children) {
+    if (child.host == host) ranks.push_back(child.rank);
+  }
+  return ranks;
+}
+
+uint32_t InboxCells(const Plan& plan) { return plan.classes * 2 * (uint32_t{1} << plan.log2_slots); }
+
+void GroupMac(uint32_t group_be, uint8_t mac[6]) {
+  const uint32_t group = ntohl(group_be);
+  const uint8_t bytes[6] = {0x01, 0x00, 0x5e, static_cast<uint8_t>((group >> 16) & 0x7f),
+                            static_cast<uint8_t>(group >> 8), static_cast<uint8_t>(group)};
+  std::copy(bytes, bytes + 6, mac);
+}
+
+mlnet_node MakeNode(const Plan& plan, const std::string& host, const HostIds& ids, bool multicast) {
+  mlnet_node node{};
+  node.epoch = plan.epoch;
+  node.port_be = htons(plan.port);
+  node.n_children = static_cast<uint8_t>(plan.children.size());
+  node.members = plan.children.size() == 64 ? ~uint64_t{0} : (uint64_t{1} << plan.children.size()) - 1;
+  node.stats_id = ids.stats;
+  node.group_be = AddressBe(plan.group);
+  GroupMac(node.group_be, node.group_mac);
+  for (size_t c = 0; c < plan.children.size(); ++c) node.child_addr_be[c] = AddressBe(plan.children[c].address);
+  SetPools(plan, ids, node);
+  if (plan.aggregator == host) SetAggregator(plan, ids, multicast, node);
+  if (!LocalRanks(plan, host).empty()) SetWorker(plan, host, ids, node);
+  return node;
+}
+
+}  // namespace mlnet::control

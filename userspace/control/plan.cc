@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "control/plan.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "mlnet/job.h"
+
+namespace mlnet::control {
+namespace {
+
+uint32_t HostOrder(const std::string& address) {
+  in_addr parsed{};
+  return inet_pton(AF_INET, address.c_str(), &parsed) == 1 ? ntohl(parsed.s_addr) : 0;
+}
+
+bool SameNetwork(const IfaceRecord& iface, const std::string& address) {
+  if (iface.prefix <= 0 || iface.prefix > 32) return false;
+  const uint32_t mask = ~uint32_t{0} << (32 - iface.prefix);
+  return (HostOrder(iface.address) & mask) == (HostOrder(address) & mask);
+}
+
+const HostRecord* FindHost(const std::vector<HostRecord>& hosts, const std::string& name) {
+  const auto it = std::find_if(hosts.begin(), hosts.end(), [&](const auto& h) { return h.host == name; });
+  return it == hosts.end() ? nullptr : &*it;
+}
+
+// The attached interface that shares a network with `address`; else, behind a router, the first one.
+const IfaceRecord* IfaceTowards(const HostRecord& host, const std::string& address) {
+  const IfaceRecord* first = nullptr;
+  for (const IfaceRecord& iface : host.ifaces) {
+    if (!iface.attached || iface.address.empty()) continue;
+    if (SameNetwork(iface, address)) return &iface;
+    if (first == nullptr) first = &iface;
+  }
+  return first;
+}
+
+struct Candidate {
+  const HostRecord* host;
+  const IfaceRecord* iface;
+  size_t load;
+};
+
+size_t JobsSummedOn(const std::vector<JobView>& jobs, const std::string& host) {
+  return static_cast<size_t>(std::count_if(jobs.begin(), jobs.end(), [&](const JobView& v) {
+    return (v.job.state == kPreparing || v.job.state == kReady) && v.job.plan.aggregator == host;
+  }));
+}
+
+// Why `host` cannot sum this job; empty when it can, with `out` set.
+std::string Consider(const PlanInput& in, const HostRecord& host, Candidate& out) {
+  const JobView& view = *in.job;
+  const auto offers = [](const IfaceRecord& i) { return i.aggregator; };
+  if (std::none_of(host.ifaces.begin(), host.ifaces.end(), offers)) return "no interface with aggregator = true";
+  if (!host.running || in.now_ms > host.heartbeat_ms + kHeartbeatStaleMs) return "its mlnetd is not running";
+  const auto usable = std::find_if(host.ifaces.begin(), host.ifaces.end(), [&](const IfaceRecord& i) {
+    return i.aggregator && i.attached && !i.address.empty();
+  });
+  if (usable == host.ifaces.end()) return "its aggregator interface is not attached or has no IPv4 address";
+  for (const MemberRecord& m : view.members) {
+    if (m.host == host.host) return "it runs rank " + std::to_string(m.rank) + " of this job";
+  }
+  const uint32_t needed = view.job.spec.slots * view.job.spec.classes;
+  if (host.slots_free < needed) {
+    return "it has " + std::to_string(host.slots_free) + " slots in a row, the job needs " + std::to_string(needed);
+  }
+  out = {&host, &*usable, JobsSummedOn(*in.jobs, host.host)};
+  return "";
+}
+
+Result<Candidate> ChooseAggregator(const PlanInput& in) {
+  std::vector<Candidate> candidates;
+  std::string reasons;
+  for (const HostRecord& host : *in.hosts) {
+    Candidate candidate{};
+    const std::string why_not = Consider(in, host, candidate);
+    if (why_not.empty()) candidates.push_back(candidate);
+    else reasons += (reasons.empty() ? "" : "; ") + host.host + ": " + why_not;
+  }
+  if (candidates.empty()) {
+    return Err(ErrorCode::kUnavailable,
+               "no aggregator for job '" + in.job->job.name + "': " + (reasons.empty() ? "no host is known" : reasons),
+               "run mlnetd on a host without ranks of this job and attach its NIC there: "
+               "mlnetctl iface attach NAME --aggregator");
+  }
+  return *std::min_element(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    return std::pair(a.load, a.host->host) < std::pair(b.load, b.host->host);
+  });
+}
+
+Result<void> CheckPacketSize(const HostRecord& host, const IfaceRecord& iface, Plan& plan) {
+  const uint32_t blocks = BlocksPerPacket(iface.mtu);
+  if (blocks == 0) {
+    return Err(ErrorCode::kUnsupported,
+               "MTU " + std::to_string(iface.mtu) + " of " + iface.name + " on host " + host.host +
+                   " is too small for a packet with one block",
+               "raise it to 1500: ip link set " + iface.name + " mtu 1500");
+  }
+  plan.blocks = std::min(plan.blocks, blocks);
+  return {};
+}
+
+Result<PlanChild> PlaceMember(const PlanInput& in, const MemberRecord& member, Plan& plan) {
+  const HostRecord* host = FindHost(*in.hosts, member.host);
+  const IfaceRecord* iface = host == nullptr ? nullptr : IfaceTowards(*host, plan.aggregator_address);
+  if (iface == nullptr) {
+    return Err(ErrorCode::kUnavailable,
+               "host " + member.host + " (rank " + std::to_string(member.rank) + ") has no attached interface",
+               "mlnetctl iface attach NAME on that host");
+  }
+  if (host->port != plan.port) {
+    return Err(ErrorCode::kMismatch,
+               "host " + host->host + " uses data port " + std::to_string(host->port) + ", aggregator " + plan.aggregator +
+                   " uses " + std::to_string(plan.port),
+               "set the same datapath.port on all hosts");
+  }
+  if (auto ok = CheckPacketSize(*host, *iface, plan); !ok) return tl::make_unexpected(ok.error());
+  return PlanChild{member.rank, member.host, iface->name, iface->address};
+}
+
+}  // namespace
+
+uint32_t BlocksPerPacket(int mtu) {
+  // IPv4 and UDP headers, then header and trailer of the packet.
+  constexpr int kOverhead = 20 + 8 + static_cast<int>(sizeof(mlnet_hdr) + sizeof(mlnet_trailer));
+  return static_cast<uint32_t>(std::clamp((mtu - kOverhead) / MLNET_BLOCK_BYTES, 0, MLNET_BLOCKS_MAX));
+}
+
+Result<Plan> MakePlan(const PlanInput& in) {
+  auto chosen = ChooseAggregator(in);
+  if (!chosen) return tl::make_unexpected(chosen.error());
+  Plan plan;
+  plan.port = chosen->host->port;
+  plan.aggregator = chosen->host->host;
+  plan.aggregator_iface = chosen->iface->name;
+  plan.aggregator_address = chosen->iface->address;
+  plan.blocks = MLNET_BLOCKS_MAX;
+  plan.log2_slots = static_cast<uint32_t>(std::countr_zero(in.job->job.spec.slots));
+  plan.classes = in.job->job.spec.classes;
+  if (auto ok = CheckPacketSize(*chosen->host, *chosen->iface, plan); !ok) return tl::make_unexpected(ok.error());
+  for (const MemberRecord& member : in.job->members) {
+    auto child = PlaceMember(in, member, plan);
+    if (!child) return tl::make_unexpected(child.error());
+    plan.children.push_back(std::move(*child));
+  }
+  return plan;
+}
+
+void Number(Plan& plan, const Numbering& numbering, uint32_t group_base, int group_bits) {
+  plan.job_id = numbering.job_id;
+  plan.epoch = numbering.epoch;
+  const uint32_t mask = (uint32_t{1} << (32 - group_bits)) - 1;
+  in_addr group{htonl((group_base & ~mask) | (numbering.job_id & mask))};
+  char text[INET_ADDRSTRLEN] = {};
+  inet_ntop(AF_INET, &group, text, sizeof(text));
+  plan.group = text;
+}
+
+std::vector<std::string> WorkerHosts(const Plan& plan) {
+  std::vector<std::string> hosts;
+  for (const PlanChild& child : plan.children) {
+    if (std::find(hosts.begin(), hosts.end(), child.host) == hosts.end()) hosts.push_back(child.host);
+  }
+  return hosts;
+}
+
+bool Involves(const Plan& plan, const std::string& host) {
+  return plan.aggregator == host || std::any_of(plan.children.begin(), plan.children.end(),
+                                                [&](const PlanChild& c) { return c.host == host; });
+}
+
+}  // namespace mlnet::control

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who sums a job and who is below whom: a pure function of the job, its members and the hosts.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "control/model.h"
+#include "mlnet/error.h"
+
+namespace mlnet::control {
+
+inline constexpr uint64_t kHeartbeatStaleMs = 10'000;
+
+struct Numbering {
+  uint16_t job_id = 0;
+  uint16_t epoch = 0;
+};
+
+struct PlanInput {
+  const JobView* job = nullptr;
+  const std::vector<HostRecord>* hosts = nullptr;
+  const std::vector<JobView>* jobs = nullptr;  // all, to spread jobs over the aggregators
+  uint32_t group_base = 0;
+  int group_bits = 0;
+  uint64_t now_ms = 0;
+};
+
+/// Everything but job id and epoch; the error says which hosts were considered and why not.
+Result<Plan> MakePlan(const PlanInput& input);
+
+/// Sets what depends on the numbers.
+void Number(Plan& plan, const Numbering& numbering, uint32_t group_base, int group_bits);
+
+/// Blocks of a packet that fits `mtu`: at most MLNET_BLOCKS_MAX, 0 when not even one does.
+uint32_t BlocksPerPacket(int mtu);
+
+/// Hosts with ranks, in the order of their first rank; copy k of a result goes to the k-th.
+std::vector<std::string> WorkerHosts(const Plan& plan);
+
+bool Involves(const Plan& plan, const std::string& host);
+
+}  // namespace mlnet::control

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "datapath/attach.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <linux/if_link.h>
+#include <sys/stat.h>
+#include <xdp/libxdp.h>
+
+#include <cerrno>
+#include <filesystem>
+
+#include "base/errno_error.h"
+#include "datapath/netdev.h"
+#include "datapath/skeleton.h"
+
+namespace mlnet::datapath {
+namespace {
+
+constexpr unsigned kRunPriority = 40;  // among the programs of a dispatcher; most use 50
+
+struct Occupant {
+  uint32_t prog_id = 0;  // 0: the NIC is free
+  std::string name;
+};
+
+Occupant FindOccupant(int ifindex) {
+  LIBBPF_OPTS(bpf_xdp_query_opts, query);
+  Occupant occupant;
+  if (bpf_xdp_query(ifindex, 0, &query) != 0) return occupant;
+  for (const uint32_t id : {query.prog_id, query.drv_prog_id, query.skb_prog_id, query.hw_prog_id}) {
+    if (id != 0) occupant.prog_id = id;
+  }
+  if (occupant.prog_id == 0) return occupant;
+  const Fd fd(bpf_prog_get_fd_by_id(occupant.prog_id));
+  bpf_prog_info info{};
+  __u32 bytes = sizeof(info);
+  if (fd && bpf_obj_get_info_by_fd(fd.get(), &info, &bytes) == 0) occupant.name = info.name;
+  return occupant;
+}
+
+std::string Describe(const Occupant& occupant) {
+  return "another XDP program is attached" + (occupant.name.empty() ? "" : " ('" + occupant.name + "')") + ", id " +
+         std::to_string(occupant.prog_id);
+}
+
+uint32_t ProgId(int fd) {
+  bpf_prog_info info{};
+  __u32 bytes = sizeof(info);
+  return bpf_obj_get_info_by_fd(fd, &info, &bytes) == 0 ? info.id : 0;
+}
+
+Result<void> PinLink(int link, const std::string& path) {
+  std::error_code ec;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ec);
+  if (bpf_obj_pin(link, path.c_str()) != 0) return tl::make_unexpected(ErrnoError("pin " + path, errno));
+  return {};
+}
+
+}  // namespace
+
+// libxdp turns a program into an extension of its dispatcher when it loads it, so this is a second load of
+// the object that shares the maps of the first.
+struct Attachment::Dispatcher {
+  ~Dispatcher() {
+    if (program != nullptr && is_attached) xdp_program__detach(program, ifindex, mode, 0);
+    if (program != nullptr) xdp_program__close(program);
+    if (skeleton != nullptr) xdp_aggregate__destroy(skeleton);
+  }
+  xdp_aggregate* skeleton = nullptr;
+  xdp_program* program = nullptr;
+  int ifindex = 0;
+  xdp_attach_mode mode = XDP_MODE_NATIVE;
+  bool is_attached = false;
+};
+
+Attachment::Attachment() = default;
+Attachment::Attachment(Attachment&&) noexcept = default;
+Attachment::~Attachment() = default;
+
+Result<Attachment> Attachment::Attach(const Program& program, const AttachRequest& request) {
+  auto dev = ReadNetdev(request.name);
+  if (!dev) return tl::make_unexpected(dev.error());
+  if (const Occupant occupant = FindOccupant(dev->ifindex); occupant.prog_id != 0) {
+    if (!request.shared) {
+      return Err(ErrorCode::kConflict, "attach to " + request.name + ": " + Describe(occupant),
+                 "detach it (ip link set dev " + request.name + " xdp off), or attach with share = \"shared\"");
+    }
+    auto attached = ViaDispatcher(program, request, dev->ifindex);
+    if (attached) attached->state_.why = Describe(occupant);
+    else attached.error().message += "; " + Describe(occupant);
+    return attached;
+  }
+  if (request.mode == "generic") return ViaLink(program, request, dev->ifindex, false);
+  auto native = ViaLink(program, request, dev->ifindex, true);
+  if (native || request.mode == "native" || native.error().code == ErrorCode::kPermission) return native;
+  auto generic = ViaLink(program, request, dev->ifindex, false);
+  if (generic) generic->state_.why = "native mode refused: " + native.error().message;
+  return generic;
+}
+
+Result<Attachment> Attachment::ViaLink(const Program& program, const AttachRequest& request, int ifindex, bool native) {
+  LIBBPF_OPTS(bpf_link_create_opts, opts, .flags = native ? XDP_FLAGS_DRV_MODE : XDP_FLAGS_SKB_MODE);
+  Attachment attachment;
+  attachment.link_ = Fd(bpf_link_create(program.ingress_fd(), ifindex, BPF_XDP, &opts));
+  if (!attachment.link_) {
+    const int err = errno;
+    const std::string hint = err == EPERM ? "run mlnetd as root, or with CAP_BPF and CAP_NET_ADMIN"
+                             : native     ? "the driver may not support native XDP here: mode = \"auto\" or \"generic\""
+                                          : "";
+    return tl::make_unexpected(ErrnoError(std::string("attach XDP to ") + request.name + " in " +
+                                              (native ? "native" : "generic") + " mode", err, hint));
+  }
+  if (!request.pin_link.empty()) {
+    if (auto ok = PinLink(attachment.link_.get(), request.pin_link); !ok) return tl::make_unexpected(ok.error());
+  }
+  attachment.state_ = {ifindex, native ? "native" : "generic", "bpf_link", "no other program on the NIC",
+                       ProgId(program.ingress_fd())};
+  return attachment;
+}
+
+Result<Attachment> Attachment::ViaDispatcher(const Program& program, const AttachRequest& request, int ifindex) {
+  const std::string what = "attach to " + request.name + " through the libxdp dispatcher";
+  auto d = std::make_unique<Dispatcher>();
+  d->ifindex = ifindex;
+  d->mode = request.mode == "generic" ? XDP_MODE_SKB : XDP_MODE_NATIVE;
+  d->skeleton = xdp_aggregate__open();
+  if (d->skeleton == nullptr) return tl::make_unexpected(ErrnoError(what, errno));
+  d->skeleton->rodata->ml_cfg = program.skeleton()->rodata->ml_cfg;
+  bpf_program__set_autoload(d->skeleton->progs.ml_egress, false);
+  bpf_program__set_autoload(d->skeleton->progs.ml_egress_test, false);
+  bpf_map* map = nullptr;
+  bpf_object__for_each_map(map, d->skeleton->obj) {
+    if (!bpf_map__is_internal(map)) bpf_map__reuse_fd(map, program.MapFd(bpf_map__name(map)));
+  }
+  d->program = xdp_program__from_bpf_obj(d->skeleton->obj, "xdp");
+  if (const long err = libxdp_get_error(d->program); err != 0) {
+    d->program = nullptr;
+    return tl::make_unexpected(ErrnoError(what, static_cast<int>(-err)));
+  }
+  xdp_program__set_run_prio(d->program, kRunPriority);
+  xdp_program__set_chain_call_enabled(d->program, XDP_PASS, true);
+  if (const int rc = xdp_program__attach(d->program, ifindex, d->mode, 0); rc != 0) {
+    Error error = ErrnoError(what, -rc, "detach the other program, or load it through libxdp (xdp-loader) too");
+    error.code = ErrorCode::kConflict;
+    return tl::make_unexpected(error);
+  }
+  d->is_attached = true;
+  Attachment attachment;
+  attachment.state_ = {ifindex, d->mode == XDP_MODE_SKB ? "generic" : "native", "dispatcher", "", xdp_program__id(d->program)};
+  attachment.dispatcher_ = std::move(d);
+  return attachment;
+}
+
+bool Attachment::IsAlive() const {
+  if (!link_) return dispatcher_ != nullptr && FindOccupant(state_.ifindex).prog_id != 0;
+  bpf_link_info info{};
+  __u32 bytes = sizeof(info);
+  return bpf_obj_get_info_by_fd(link_.get(), &info, &bytes) == 0 && info.xdp.ifindex != 0;
+}
+
+}  // namespace mlnet::datapath

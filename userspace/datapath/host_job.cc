@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "datapath/host_job.h"
+
+#include <bpf/bpf.h>
+
+#include <cerrno>
+
+#include "base/errno_error.h"
+#include "datapath/stats.h"
+
+namespace mlnet::datapath {
+namespace {
+
+Result<Fd> CreateEntry(const mlnet_node& node) {
+  auto inner = CreateArray("ml_job", sizeof(mlnet_node), 1, false, false);
+  if (!inner) return inner;
+  if (auto ok = UpdateMap(inner->get(), "job entry", 0, &node); !ok) return tl::make_unexpected(ok.error());
+  return inner;
+}
+
+template <typename Created>
+Result<void> FillPlace(Place& place, int outer, const char* what, uint32_t key, Created created) {
+  if (!created) return tl::make_unexpected(created.error());
+  auto filled = Place::Fill(outer, what, key, std::move(*created));
+  if (!filled) return tl::make_unexpected(filled.error());
+  place = std::move(*filled);
+  return {};
+}
+
+// A slot remembers the epoch of the job that had it before, and epochs are counted per job.
+Result<void> ClearSlots(const Program& program, uint32_t base, uint32_t count) {
+  const mlnet_slot empty{};
+  for (uint32_t i = 0; i < count; ++i) {
+    if (auto ok = UpdateMap(program.MapFd("ml_slots"), "ml_slots", base + i, &empty); !ok) return ok;
+  }
+  return {};
+}
+
+Result<void> ClearLinks(const Program& program, uint32_t base, uint32_t count) {
+  const mlnet_link unknown{};
+  for (uint32_t i = 0; i < count; ++i) {
+    if (auto ok = UpdateMap(program.MapFd("ml_links"), "ml_links", base + i, &unknown); !ok) return ok;
+  }
+  return {};
+}
+
+Result<Fd> CreateFan(const Program& program, int ifindex, uint32_t copies) {
+  auto devmap = CreateDevmap("ml_fan", copies);
+  if (!devmap) return devmap;
+  bpf_devmap_val port{};
+  port.ifindex = static_cast<uint32_t>(ifindex);
+  port.bpf_prog.fd = program.egress_fd();
+  for (uint32_t k = 0; k < copies; ++k) {
+    if (auto ok = UpdateMap(devmap->get(), "ml_fans", k, &port); !ok) return tl::make_unexpected(ok.error());
+  }
+  return devmap;
+}
+
+// Programs may write it from here on, processes only read: it is handed to unprivileged ranks.
+Result<Fd> CreateInbox(uint32_t cells) {
+  auto inbox = CreateArray("ml_inbox", sizeof(mlnet_cell), cells, true, true);
+  if (inbox && bpf_map_freeze(inbox->get()) != 0) return tl::make_unexpected(ErrnoError("freeze the inbox", errno));
+  return inbox;
+}
+
+}  // namespace
+
+Result<HostJob> HostJob::Install(const Program& program, const HostJobSpec& spec) {
+  HostJob job;
+  job.node_ = spec.node;
+  if (auto ok = ClearStats(program, spec.node.stats_id); !ok) return tl::make_unexpected(ok.error());
+  if (spec.node.flags & MLNET_NODE_AGGREGATE) {
+    if (auto ok = job.InstallAggregator(program, spec); !ok) return tl::make_unexpected(ok.error());
+  }
+  if (spec.node.flags & MLNET_NODE_DELIVER) {
+    if (auto ok = job.InstallWorker(program, spec); !ok) return tl::make_unexpected(ok.error());
+  }
+  auto ok = FillPlace(job.entry_, program.MapFd("ml_jobs"), "ml_jobs", spec.job_id, CreateEntry(spec.node));
+  if (!ok) return tl::make_unexpected(ok.error());
+  return job;
+}
+
+Result<void> HostJob::InstallAggregator(const Program& program, const HostJobSpec& spec) {
+  if (auto ok = ClearSlots(program, spec.slot_base, spec.num_slots); !ok) return ok;
+  if (auto ok = ClearLinks(program, spec.node.link_base, spec.node.n_children); !ok) return ok;
+  for (const uint32_t id : spec.words_ids) {
+    auto created = CreateArray("ml_words", sizeof(mlnet_words), spec.words_entries, true, true);
+    auto ok = FillPlace(words_.emplace_back(), program.MapFd("ml_words"), "ml_words", id, std::move(created));
+    if (!ok) return ok;
+  }
+  if (spec.node.fan_id == 0) return {};
+  return FillPlace(fan_, program.MapFd("ml_fans"), "ml_fans", spec.node.fan_id,
+                   CreateFan(program, spec.fan_ifindex, spec.node.n_fan));
+}
+
+Result<void> HostJob::InstallWorker(const Program& program, const HostJobSpec& spec) {
+  const uint32_t id = spec.node.inbox_id;
+  if (auto ok = FillPlace(inbox_, program.MapFd("ml_inboxes"), "ml_inboxes", id, CreateInbox(spec.inbox_cells)); !ok) {
+    return ok;
+  }
+  auto wake = CreateArray("ml_wake", sizeof(mlnet_wake), 1, true, false);
+  if (auto ok = FillPlace(wake_, program.MapFd("ml_wakes"), "ml_wakes", id, std::move(wake)); !ok) return ok;
+  for (const uint32_t ring_id : spec.ring_ids) {
+    auto ring = CreateRing("ml_ring", MLNET_NOTICE_RING_BYTES);
+    auto ok = FillPlace(rings_.emplace_back(), program.MapFd("ml_rings"), "ml_rings", ring_id, std::move(ring));
+    if (!ok) return ok;
+  }
+  return {};
+}
+
+Result<void> HostJob::SetNode(const mlnet_node& node) {
+  auto inner = CreateEntry(node);
+  if (!inner) return tl::make_unexpected(inner.error());
+  if (auto ok = entry_.Swap("ml_jobs", std::move(*inner)); !ok) return ok;
+  node_ = node;
+  return {};
+}
+
+}  // namespace mlnet::datapath

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one job has in this host's maps. Destroying it takes the job out again: first the table entry
+// (the kernel waits until no packet uses it), then everything that the entry named.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "datapath/inner_map.h"
+#include "datapath/program.h"
+#include "mlnet/job.h"
+
+namespace mlnet::datapath {
+
+struct HostJobSpec {
+  uint16_t job_id = 0;
+  mlnet_node node{};
+  uint32_t slot_base = 0, num_slots = 0;  // of all classes (aggregate)
+  std::vector<uint32_t> words_ids;        // one per class (aggregate)
+  uint32_t words_entries = 0;             // 2P
+  int fan_ifindex = 0;                    // where copies leave (aggregate)
+  uint32_t inbox_cells = 0;               // (deliver)
+  std::vector<uint32_t> ring_ids;         // one per local rank (deliver)
+};
+
+class HostJob {
+ public:
+  static Result<HostJob> Install(const Program& program, const HostJobSpec& spec);
+
+  /// Changes the table entry in one step.
+  Result<void> SetNode(const mlnet_node& node);
+  const mlnet_node& node() const { return node_; }
+
+  int inbox_fd() const { return inbox_.inner_fd(); }
+  int wake_fd() const { return wake_.inner_fd(); }
+  int ring_fd(size_t local_index) const { return rings_.at(local_index).inner_fd(); }
+
+ private:
+  HostJob() = default;
+  Result<void> InstallAggregator(const Program& program, const HostJobSpec& spec);
+  Result<void> InstallWorker(const Program& program, const HostJobSpec& spec);
+
+  mlnet_node node_{};
+  // Destroyed in reverse order: the entry goes first.
+  std::vector<Place> words_;
+  Place fan_;
+  Place inbox_;
+  Place wake_;
+  std::vector<Place> rings_;
+  Place entry_;
+};
+
+}  // namespace mlnet::datapath

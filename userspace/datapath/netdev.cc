@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "datapath/netdev.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <bit>
+#include <cerrno>
+#include <memory>
+
+#include "base/errno_error.h"
+#include "base/fd.h"
+
+namespace mlnet::datapath {
+namespace {
+
+void ReadAddress(Netdev& dev) {
+  ifaddrs* head = nullptr;
+  if (::getifaddrs(&head) != 0) return;
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> list(head, ::freeifaddrs);
+  for (const ifaddrs* a = list.get(); a != nullptr; a = a->ifa_next) {
+    if (dev.name != a->ifa_name || a->ifa_addr == nullptr || a->ifa_addr->sa_family != AF_INET) continue;
+    char text[INET_ADDRSTRLEN] = {};
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(a->ifa_addr)->sin_addr, text, sizeof(text));
+    dev.address = text;
+    if (a->ifa_netmask != nullptr) {
+      dev.prefix = std::popcount(reinterpret_cast<const sockaddr_in*>(a->ifa_netmask)->sin_addr.s_addr);
+    }
+    return;
+  }
+}
+
+void ReadEthtool(int socket, ifreq request, Netdev& dev) {
+  ethtool_drvinfo info{};
+  info.cmd = ETHTOOL_GDRVINFO;
+  request.ifr_data = reinterpret_cast<char*>(&info);
+  if (::ioctl(socket, SIOCETHTOOL, &request) == 0) dev.driver = info.driver;
+  ethtool_cmd settings{};
+  settings.cmd = ETHTOOL_GSET;
+  request.ifr_data = reinterpret_cast<char*>(&settings);
+  if (::ioctl(socket, SIOCETHTOOL, &request) != 0) return;
+  const __u32 speed = ethtool_cmd_speed(&settings);
+  if (speed != static_cast<__u32>(SPEED_UNKNOWN)) dev.speed_mbps = static_cast<int>(speed);
+}
+
+}  // namespace
+
+std::vector<std::string> NetdevNames() {
+  std::vector<std::string> names;
+  const std::unique_ptr<struct if_nameindex, void (*)(struct if_nameindex*)> list(::if_nameindex(), ::if_freenameindex);
+  for (const auto* i = list.get(); i != nullptr && i->if_index != 0; ++i) {
+    if (std::string(i->if_name) != "lo") names.emplace_back(i->if_name);
+  }
+  return names;
+}
+
+Result<Netdev> ReadNetdev(const std::string& name) {
+  Netdev dev;
+  dev.name = name;
+  dev.ifindex = name.size() < IFNAMSIZ ? static_cast<int>(::if_nametoindex(name.c_str())) : 0;
+  if (dev.ifindex == 0) {
+    std::string known;
+    for (const std::string& other : NetdevNames()) known += (known.empty() ? "" : ", ") + other;
+    return Err(ErrorCode::kUnavailable, "there is no interface '" + name + "'",
+               "interfaces here: " + (known.empty() ? "none" : known));
+  }
+  const Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq request{};
+  name.copy(request.ifr_name, IFNAMSIZ - 1);
+  if (::ioctl(socket.get(), SIOCGIFMTU, &request) != 0) return tl::make_unexpected(ErrnoError("MTU of " + name, errno));
+  dev.mtu = request.ifr_mtu;
+  if (::ioctl(socket.get(), SIOCGIFFLAGS, &request) == 0) dev.is_up = (request.ifr_flags & IFF_UP) != 0;
+  ReadEthtool(socket.get(), request, dev);
+  ReadAddress(dev);
+  return dev;
+}
+
+}  // namespace mlnet::datapath

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernel says about a network interface of this network namespace. By ioctl: /sys may show
+// another namespace's interfaces.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "mlnet/error.h"
+
+namespace mlnet::datapath {
+
+struct Netdev {
+  std::string name;
+  int ifindex = 0;
+  std::string driver;   // empty: unknown
+  int mtu = 0;
+  int speed_mbps = 0;   // 0: unknown
+  std::string address;  // first IPv4 address, dotted; empty: none
+  int prefix = 0;
+  bool is_up = false;
+};
+
+/// kUnavailable when there is no such interface; the hint lists those there are.
+Result<Netdev> ReadNetdev(const std::string& name);
+
+/// All interfaces but the loopback.
+std::vector<std::string> NetdevNames();
+
+}  // namespace mlnet::datapath

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "datapath/pins.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include <cerrno>
+#include <filesystem>
+
+#include "base/errno_error.h"
+#include "mlnet/job.h"
+
+namespace mlnet::datapath {
+namespace fs = std::filesystem;
+
+Result<PinFolder> PinFolder::Take(const std::string& pin_root, const std::string& instance) {
+  PinFolder folder;
+  folder.instance_path_ = pin_root + "/" + instance;
+  folder.path_ = folder.instance_path_ + "/v" + std::to_string(MLNET_ABI_VERSION);
+  std::error_code ec;
+  fs::create_directories(folder.path_, ec);
+  if (ec) {
+    return tl::make_unexpected(ErrnoError("create " + folder.path_, ec.value(),
+                                          "mount -t bpf bpf /sys/fs/bpf; `ip netns exec` hides it, use nsenter --net="));
+  }
+  struct statfs st;
+  if (::statfs(folder.path_.c_str(), &st) != 0 || static_cast<unsigned long>(st.f_type) != BPF_FS_MAGIC) {
+    fs::remove_all(folder.instance_path_, ec);
+    return Err(ErrorCode::kUnsupported, pin_root + " is not on a BPF file system",
+               "mount -t bpf bpf /sys/fs/bpf; `ip netns exec` hides it, use nsenter --net=");
+  }
+  folder.lock_ = Fd(::open(folder.instance_path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.lock_) return tl::make_unexpected(ErrnoError("open " + folder.instance_path_, errno));
+  if (::flock(folder.lock_.get(), LOCK_EX | LOCK_NB) != 0) {
+    return Err(ErrorCode::kConflict, "another mlnetd runs as instance '" + instance + "' (it holds " +
+                                         folder.instance_path_ + ")",
+               "stop it, or choose another daemon.instance");
+  }
+  for (const fs::directory_entry& version : fs::directory_iterator(folder.instance_path_, ec)) {
+    fs::remove_all(version.path(), ec);  // of whatever ABI: nobody alive uses it
+  }
+  fs::create_directories(folder.path_, ec);
+  if (ec) return tl::make_unexpected(ErrnoError("create " + folder.path_, ec.value()));
+  return folder;
+}
+
+void PinFolder::Remove(bool keep_links) {
+  std::error_code ec;
+  for (const char* sub : {"/maps", "/progs", "/links"}) {
+    if (keep_links && std::string(sub) == "/links") continue;
+    fs::remove_all(path_ + sub, ec);
+  }
+  if (keep_links && fs::exists(path_ + "/links", ec)) return;
+  // Empty by now, the lock's own folder included; the next daemon makes it again.
+  ::rmdir(path_.c_str());
+  ::rmdir(instance_path_.c_str());
+}
+
+}  // namespace mlnet::datapath
