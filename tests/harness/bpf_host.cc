@@ -4,8 +4,10 @@
 #include <bpf/libbpf.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
+#include "mlnet/config.h"  // the skeleton names its struct
 #include "xdp_aggregate.skel.h"
 
 namespace mlnet::test {

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rule 3 and rule 7: who may use a set, and what a duplicate gets.
+#include <cstring>
+
+#include "bpf/fixture.h"
+
+namespace mlnet::test {
+namespace {
+
+using SlotTest = AggregatorTest;
+
+TEST_F(SlotTest, duplicate_in_an_incomplete_set_is_held_and_counted_once) {
+  host_->Run(Contribution(0, 0));
+  host_->Run(Contribution(1, 0));
+  const mlnet_words before = host_->Words(kJob, 0, 0, 0);
+  const RunResult run = host_->Run(Contribution(1, 0));
+  Expect(run, MLNET_V_HELD, XDP_TX);
+  const Parsed reply = ParseFrame(run.frame);
+  EXPECT_EQ(reply.frame.type, MLNET_T_HELD);
+  EXPECT_EQ(reply.frame.bitmap, 0b100u) << "names the missing child";
+  EXPECT_EQ(reply.frame.child, 1);
+  EXPECT_EQ(reply.frame.daddr_be, WorkerIp(1));
+  EXPECT_EQ(reply.frame.saddr_be, AggregatorIp());
+  EXPECT_EQ(reply.frame_bytes, 106u) << "header and trailer only";
+  EXPECT_TRUE(reply.check_ok);
+  EXPECT_TRUE(reply.ip_checksum_ok);
+  const mlnet_words after = host_->Words(kJob, 0, 0, 0);
+  EXPECT_EQ(std::memcmp(&before, &after, sizeof(before)), 0);
+  EXPECT_EQ(host_->Slot(kJob, 0, 0).set[0].weight, 2);
+}
+
+TEST_F(SlotTest, duplicate_of_a_complete_set_is_answered_from_the_copy) {
+  const Parsed first = ParseFrame(Complete(0).frame);
+  const RunResult run = host_->Run(Contribution(2, 0));
+  Expect(run, MLNET_V_RESEND_RESULT, XDP_TX);
+  const Parsed again = ParseFrame(run.frame);
+  EXPECT_EQ(again.frame.words, first.frame.words);
+  EXPECT_EQ(again.frame.weight, first.frame.weight);
+  EXPECT_EQ(again.frame.daddr_be, WorkerIp(2));
+  EXPECT_EQ(again.frame.dst_mac, WorkerMac(2));
+  EXPECT_TRUE(again.check_ok);
+}
+
+TEST_F(SlotTest, shadow_copy_answers_while_the_other_set_fills) {
+  const Parsed first = ParseFrame(Complete(0).frame);
+  host_->Run(Contribution(0, kSlots));
+  const RunResult run = host_->Run(Contribution(1, 0));
+  Expect(run, MLNET_V_RESEND_RESULT, XDP_TX);
+  EXPECT_EQ(ParseFrame(run.frame).frame.words, first.frame.words);
+  EXPECT_EQ(host_->Slot(kJob, 0, 0).set[1].contributed, 0b001u);
+}
+
+TEST_F(SlotTest, set_is_claimed_by_exactly_two_pools_later_once_all_proved) {
+  Complete(1);
+  Complete(1 + kSlots);
+  Expect(host_->Run(Contribution(0, 1 + 2 * kSlots)), MLNET_V_SUM_FIRST, XDP_DROP);
+  EXPECT_EQ(host_->Slot(kJob, 0, 1).set[0].seq, 1 + 2 * kSlots);
+}
+
+TEST_F(SlotTest, set_with_an_unproved_shadow_is_busy) {
+  Complete(0);
+  host_->Run(Contribution(0, kSlots));
+  host_->Run(Contribution(1, kSlots));  // child 2 may still need the result of seq 0
+  const RunResult run = host_->Run(Contribution(0, 2 * kSlots));
+  Expect(run, MLNET_V_BUSY, XDP_TX);
+  EXPECT_EQ(ParseFrame(run.frame).frame.type, MLNET_T_BUSY);
+  EXPECT_EQ(ParseFrame(run.frame).frame.seq, 2 * kSlots);
+  EXPECT_EQ(host_->Slot(kJob, 0, 0).set[0].seq, 0u);
+}
+
+TEST_F(SlotTest, second_set_of_a_fresh_epoch_waits_for_the_first) {
+  Expect(host_->Run(Contribution(0, kSlots)), MLNET_V_BUSY, XDP_TX);
+  host_->Run(Contribution(0, 0));
+  Expect(host_->Run(Contribution(0, kSlots)), MLNET_V_BUSY, XDP_TX);
+  Complete(0);
+  Expect(host_->Run(Contribution(0, kSlots)), MLNET_V_SUM_FIRST, XDP_DROP);
+}
+
+TEST_F(SlotTest, seq_far_ahead_is_busy_and_changes_nothing) {
+  for (const uint64_t seq : {2 * kSlots, 4 * kSlots, uint64_t{1} << 40, uint64_t{MLNET_SEQ_MASK}})
+    Expect(host_->Run(Contribution(0, seq)), MLNET_V_BUSY, XDP_TX);
+  EXPECT_EQ(host_->Slot(kJob, 0, 0).set[0].state, MLNET_SET_EMPTY);
+}
+
+TEST_F(SlotTest, older_than_the_shadow_copy_is_stale) {
+  Complete(2);
+  Complete(2 + kSlots);
+  Complete(2 + 2 * kSlots);
+  Expect(host_->Run(Contribution(1, 2)), MLNET_V_DROP_STALE, XDP_DROP);
+}
+
+TEST_F(SlotTest, new_epoch_finds_every_set_empty) {
+  Complete(0);
+  Complete(kSlots);
+  JobSpec spec = Job(MLNET_NODE_AGGREGATE | MLNET_NODE_MULTICAST);
+  spec.epoch = 2;
+  host_->SetJob(spec);
+  Expect(host_->Run(Contribution(0, 2 * kSlots)), MLNET_V_DROP_EPOCH, XDP_DROP);
+  Frame f = Contribution(0, 0);
+  f.epoch = 2;
+  Expect(host_->Run(f), MLNET_V_SUM_FIRST, XDP_DROP);
+  f = Contribution(1, kSlots);
+  f.epoch = 2;
+  Expect(host_->Run(f), MLNET_V_BUSY, XDP_TX);  // the shadow of epoch 1 proves nothing
+}
+
+TEST_F(SlotTest, seq_passes_two_to_the_32_without_a_seam) {
+  const uint64_t first = (uint64_t{1} << 32) - kSlots;  // in set 1 (2^32 is a multiple of 2P)
+  mlnet_slot slot{};
+  for (uint32_t s = 0; s < 2; ++s) {
+    slot.set[s].state = MLNET_SET_COMPLETE;
+    slot.set[s].epoch = 1;
+    slot.set[s].proved = 0b111;
+    slot.set[s].contributed = 0b111;
+    slot.set[s].seq = first - (s == 0 ? 1 : 2) * kSlots;
+  }
+  host_->SetSlot(kJob, 0, 0, slot);
+  for (uint64_t k = 0; k < 4; ++k) {
+    const RunResult run = Complete(first + k * kSlots, 1);
+    Expect(run, MLNET_V_SUM_COMPLETE_TX, XDP_TX);
+    EXPECT_EQ(ParseFrame(run.frame).frame.seq, first + k * kSlots);
+  }
+  Expect(host_->Run(Contribution(0, 0)), MLNET_V_DROP_STALE, XDP_DROP);
+}
+
+TEST_F(SlotTest, another_collective_in_the_slot_is_a_mismatch_and_an_event) {
+  host_->Run(Contribution(0, 0));
+  Frame other = Contribution(1, 0);
+  other.fingerprint = 0x55667788;
+  const RunResult run = host_->Run(other);
+  Expect(run, MLNET_V_MISMATCH, XDP_TX);
+  EXPECT_EQ(ParseFrame(run.frame).frame.type, MLNET_T_MISMATCH);
+  EXPECT_EQ(ParseFrame(run.frame).frame.fingerprint, 0x11223344u) << "shows what the slot holds";
+  EXPECT_EQ(host_->Slot(kJob, 0, 0).set[0].contributed, 0b001u);
+  const auto events = host_->TakeEvents();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].event, MLNET_EV_MISMATCH);
+  EXPECT_EQ(events[0].child, 1);
+  EXPECT_EQ(events[0].a, 0x11223344u);
+  EXPECT_EQ(events[0].b, 0x55667788u);
+}
+
+TEST_F(SlotTest, other_size_or_operation_in_the_slot_is_a_mismatch) {
+  host_->Run(Contribution(0, 0));
+  Expect(host_->Run(Contribution(1, 0, 10)), MLNET_V_MISMATCH, XDP_TX);
+  Frame other = Contribution(1, 0);
+  other.op = MLNET_OP_OR;
+  Expect(host_->Run(other), MLNET_V_MISMATCH, XDP_TX);
+}
+
+TEST_F(SlotTest, children_links_are_learnt_and_lag_is_sampled) {
+  Complete(0);
+  for (uint8_t c = 0; c < kChildren; ++c) {
+    const mlnet_link link = host_->Link(kJob, c);
+    EXPECT_EQ(std::memcmp(&link.mac, WorkerMac(c).data(), 6), 0);
+    EXPECT_EQ(link.lag_count, 1u);
+    EXPECT_GT(link.last_ns, 0u);
+  }
+  EXPECT_EQ(host_->Link(kJob, 0).lag_ns, 0u) << "the first of a set has no lag";
+  EXPECT_GT(host_->Link(kJob, 2).lag_ns, 0u);
+  EXPECT_LT(host_->Link(kJob, 2).lag_ns, 60'000'000'000u) << "a difference, not a time";
+}
+
+}  // namespace
+}  // namespace mlnet::test
