@@ -41,8 +41,7 @@
 	X(NOTICE_LOST, XDP_DROP, "reply dropped: the rank's notice ring is full") \
 	X(PONG, XDP_TX, "PING answered") \
 	X(PING_SEEN, XDP_DROP, "multicast PING or PONG reported to the daemon") \
-	X(DROP_UNSUPPORTED, XDP_DROP, "packet type or operation that this build does not handle") \
-	X(FAN_COPY, XDP_PASS, "copy of a result rewritten for one host")
+	X(DROP_UNSUPPORTED, XDP_DROP, "packet type or operation that this build does not handle")
 
 enum mlnet_verdict {
 #define MLNET_X(name, action, help) MLNET_V_##name,

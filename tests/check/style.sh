@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Rules that a machine can check. Each prints what breaks it; the exit code is the number of broken rules.
+set -u
+cd "$(dirname "$0")/../.."
+broken=0
+
+rule() { # NAME OFFENDERS
+  if [[ -n $2 ]]; then
+    printf 'broken rule: %s\n%s\n' "$1" "$2"
+    broken=$((broken + 1))
+  fi
+}
+
+sources() { git ls-files -- "$@" 2>/dev/null || find "${@%%\**}" -type f; }
+offending() { xargs -r grep -nE "$@" /dev/null 2>/dev/null; }
+
+rule "every source file has an SPDX line in its first three lines" "$(
+  sources '*.c' '*.h' '*.cc' '*.py' '*.sh' '*CMakeLists.txt' '*.cmake' 'tools/check' 'tools/demo' 'tools/install-deps' |
+    while read -r f; do head -n 3 "$f" | grep -q SPDX-License-Identifier || echo "$f"; done)"
+rule "bpf/ is GPL-2.0-only, bpf/abi/ dual, the rest Apache-2.0" "$(
+  sources 'bpf/*.c' 'bpf/*.h' | while read -r f; do
+    case $f in bpf/abi/*) want='GPL-2.0-only OR BSD-2-Clause' ;; *) want='GPL-2.0-only' ;; esac
+    head -n 3 "$f" | grep -q "SPDX-License-Identifier: $want" || echo "$f"
+  done
+  sources 'userspace/*.cc' 'userspace/*.h' 'tools/*.cc' 'tools/*.h' 'tests/*.cc' 'tests/*.h' | while read -r f; do
+    head -n 3 "$f" | grep -q 'SPDX-License-Identifier: Apache-2.0' || echo "$f"
+  done)"
+rule "only userspace/datapath, bpf and test harnesses include libbpf" "$(
+  sources 'userspace/*.cc' 'userspace/*.h' 'tools/*.cc' 'tools/*.h' |
+    grep -vE '^userspace/datapath/|^tools/mlnet-lab/' | offending '#include <(bpf|xdp)/')"
+rule "the worker library sees neither datapath, control nor daemon" "$(
+  sources 'userspace/worker/*' | offending '#include "(datapath|control|daemon)/')"
+rule "the torch backend includes only public headers" "$(
+  sources 'userspace/torch/*.cc' 'userspace/torch/*.h' | offending '#include "(worker|datapath|control|daemon|rpc|base|wire)/')"
+rule "nothing but tests includes tests" "$(
+  sources 'userspace/*' 'tools/*.cc' 'tools/*.h' | offending '#include "(harness|tests)/')"
+rule "files have at most 400 lines" "$(
+  sources '*.cc' '*.h' '*.c' '*.py' | while read -r f; do
+    n=$(wc -l <"$f"); ((n > 400)) && echo "$f: $n"; done)"
+rule "no sleeps in tests and tools: wait for a condition" "$(
+  sources 'tests/*' 'tools/*' | grep -v '^tests/check/' |
+    offending '\b(sleep_for|usleep|time\.sleep)\b|^[^#]*\bsleep [0-9]')"
+rule "no unexplained leftovers" "$(sources '*.cc' '*.h' '*.c' '*.py' | offending '\b(TODO|FIXME|XXX|HACK)\b')"
+rule "top level holds only what belongs there" "$(
+  git ls-files 2>/dev/null | cut -d/ -f1 | sort -u |
+    grep -vE '^(\..*|CMakeLists\.txt|bpf|userspace|tools|tests|vm_testbed|README\.md|LICENSE.*)$')"
+
+((broken == 0)) && echo "style: all rules hold"
+exit $broken
