@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/network.h"
+
+namespace mlnet::sim {
+namespace {
+
+constexpr uint64_t kEthernetBytes = 14;  // a real link's frame checksum covers what we do not
+constexpr uint64_t kReorderRoundTrips = 4;
+
+}  // namespace
+
+bool Network::Happens(double probability) {
+  return probability > 0 && std::uniform_real_distribution<>(0, 1)(random_) < probability;
+}
+
+void Network::Push(uint64_t now_ns, int to_host, test::Bytes frame) {
+  uint64_t at_ns = now_ns + faults_.delay_ns;
+  if (faults_.jitter_ns > 0) at_ns += random_() % faults_.jitter_ns;
+  if (Happens(faults_.reorder)) {
+    at_ns += random_() % (2 * kReorderRoundTrips * faults_.delay_ns);
+    ++traffic_.reordered;
+  }
+  queue_.push({at_ns, next_order_++, to_host, std::move(frame)});
+}
+
+void Network::Send(uint64_t now_ns, int to_host, test::Bytes frame) {
+  ++traffic_.frames;
+  if (Happens(faults_.drop)) {
+    ++traffic_.dropped;
+    return;
+  }
+  if (Happens(faults_.duplicate)) {
+    ++traffic_.duplicated;
+    Push(now_ns, to_host, frame);
+  }
+  if (Happens(faults_.corrupt)) {
+    ++traffic_.corrupted;
+    const uint64_t bit = random_() % ((frame.size() - kEthernetBytes) * 8);
+    frame[kEthernetBytes + bit / 8] ^= static_cast<uint8_t>(1U << (bit % 8));
+  }
+  if (Happens(faults_.truncate)) {
+    ++traffic_.truncated;
+    frame.resize(kEthernetBytes + random_() % (frame.size() - kEthernetBytes));
+  }
+  Push(now_ns, to_host, std::move(frame));
+}
+
+Arrival Network::Take() {
+  Arrival arrival = queue_.top();
+  queue_.pop();
+  return arrival;
+}
+
+}  // namespace mlnet::sim

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The wire between simulated hosts: virtual time, and seeded faults on every hop.
+#pragma once
+
+#include <cstdint>
+#include <queue>
+#include <random>
+#include <vector>
+
+#include "harness/frame.h"
+
+namespace mlnet::sim {
+
+/// Probabilities per frame and hop.
+struct Faults {
+  double drop = 0;
+  double duplicate = 0;
+  double reorder = 0;  // held back by some round trips
+  double corrupt = 0;  // one bit behind the Ethernet header flips
+  double truncate = 0;
+  uint64_t delay_ns = 20'000;
+  uint64_t jitter_ns = 5'000;
+};
+
+struct Arrival {
+  uint64_t at_ns = 0;
+  uint64_t order = 0;  // ties are broken by the order of sending
+  int host = 0;
+  test::Bytes frame;
+  bool operator>(const Arrival& other) const {
+    return at_ns != other.at_ns ? at_ns > other.at_ns : order > other.order;
+  }
+};
+
+struct Traffic {
+  uint64_t frames = 0, dropped = 0, duplicated = 0, reordered = 0, corrupted = 0, truncated = 0;
+};
+
+class Network {
+ public:
+  Network(const Faults& faults, uint64_t seed) : faults_(faults), random_(seed) {}
+
+  void Send(uint64_t now_ns, int to_host, test::Bytes frame);
+  bool IsEmpty() const { return queue_.empty(); }
+  uint64_t NextNs() const { return queue_.top().at_ns; }
+  Arrival Take();
+  Faults& faults() { return faults_; }
+  const Traffic& traffic() const { return traffic_; }
+
+ private:
+  bool Happens(double probability);
+  void Push(uint64_t now_ns, int to_host, test::Bytes frame);
+
+  Faults faults_;
+  std::mt19937_64 random_;
+  uint64_t next_order_ = 0;
+  Traffic traffic_;
+  std::priority_queue<Arrival, std::vector<Arrival>, std::greater<>> queue_;
+};
+
+}  // namespace mlnet::sim

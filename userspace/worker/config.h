@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one rank knows about its job: the answer to `join`, as plain values.
+// Why: engine, stages and tests agree on it without any of them knowing JSON.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "mlnet/wire.h"
+
+namespace mlnet::worker {
+
+struct PoolConfig {
+  bool is_open = false;
+  uint8_t log2_slots = 0;   // P = 1 << log2_slots
+  uint32_t cell_base = 0;   // first inbox cell of the pool
+  uint64_t first_seq = 0;   // 0 in every epoch; tests start near a wrap of 32 bits
+  uint32_t slots() const { return 1U << log2_slots; }
+};
+
+struct EngineConfig {
+  uint16_t job = 0;
+  uint16_t epoch = 1;
+  uint8_t tree = 0;
+  uint8_t child = 0;  // index at the aggregator
+  int rank = 0;
+  int world_size = 1;
+  uint32_t blocks = MLNET_BLOCKS_MAX;  // of a full packet
+  uint64_t timeout_ns = 30'000'000'000;
+  uint64_t rto_min_ns = 1'000'000;
+  uint64_t rto_max_ns = 200'000'000;
+  uint32_t window_first = 32;
+  std::string aggregator;  // "10.77.0.5:28012", for messages
+  std::array<PoolConfig, MLNET_CLASSES_MAX> pools;  // by traffic class, stream 0
+};
+
+}  // namespace mlnet::worker

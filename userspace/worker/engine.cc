@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine.h"
+
+#include <cstring>
+
+namespace mlnet::worker {
+namespace {
+
+constexpr uint32_t kTurnPackets = kBatchPacketsMax;  // of one class before the next class has its turn
+constexpr uint64_t kReportNs = 1'000'000'000;
+
+}  // namespace
+
+Engine::Engine(const EngineConfig& config, Transport& transport, ControlSink& control)
+    : config_(config), transport_(transport), control_(control), packetizer_(config_), batch_(transport) {
+  const LaneContext context{config_, packetizer_, transport_, batch_, counters_, control_};
+  for (size_t c = 0; c < lanes_.size(); ++c) {
+    if (config_.pools[c].is_open) lanes_[c] = std::make_unique<Lane>(context, static_cast<int>(c));
+  }
+}
+
+Engine::~Engine() { Fail({ErrorCode::kCancelled, "the communicator was closed", {}}); }
+
+std::shared_ptr<Work> Engine::Submit(const CollectiveSpec& spec) {
+  if (config_.world_size == 1) return CopyAlone(spec);
+  if (lanes_[static_cast<size_t>(spec.traffic_class)] == nullptr) {
+    return WorkState::Done(Err(ErrorCode::kInvalidArgument,
+                               "traffic class " + std::to_string(spec.traffic_class) + " is not open in this job",
+                               "create the job with more classes"));
+  }
+  auto work = std::make_shared<WorkState>();
+  std::lock_guard lock(mutex_);
+  if (failure_) return WorkState::Done(tl::make_unexpected(*failure_));
+  submissions_.push_back({spec, work});
+  has_submissions_.store(true, std::memory_order_release);
+  return work;
+}
+
+std::shared_ptr<Work> Engine::CopyAlone(const CollectiveSpec& spec) {
+  const size_t unit = spec.kind == CollectiveKind::kAllReduce ? SizeOf(spec.dtype) : 1;
+  if (spec.count > 0 && spec.in != spec.out) std::memmove(spec.out, spec.in, spec.count * unit);
+  return WorkState::Done({});
+}
+
+Turn Engine::RunOnce(uint64_t now_ns) {
+  bool has_progress = TakeSubmissions(now_ns);
+  has_progress |= TakeNotices(now_ns);
+  for (auto& lane : lanes_) {
+    if (lane && !lane->IsIdle()) has_progress |= lane->Receive(now_ns);
+  }
+  has_progress |= SendRound(now_ns);
+  batch_.Flush();
+  GiveUpIfNeeded(now_ns);
+  ReportStats(now_ns);
+
+  Turn turn{has_progress, kNever};
+  for (auto& lane : lanes_) {
+    if (lane && !lane->IsIdle()) turn.next_ns = std::min(turn.next_ns, lane->NextEventNs());
+  }
+  return turn;
+}
+
+bool Engine::TakeSubmissions(uint64_t now_ns) {
+  if (!has_submissions_.load(std::memory_order_acquire)) return false;
+  {
+    std::lock_guard lock(mutex_);
+    taken_.swap(submissions_);
+    has_submissions_.store(false, std::memory_order_relaxed);
+  }
+  for (Submission& call : taken_) {
+    lanes_[static_cast<size_t>(call.spec.traffic_class)]->Enqueue(call.spec, std::move(call.work), now_ns);
+  }
+  taken_.clear();
+  return true;
+}
+
+bool Engine::TakeNotices(uint64_t now_ns) {
+  bool has_any = false;
+  mlnet_notice notice;
+  while (transport_.NextNotice(notice)) {
+    has_any = true;
+    if (notice.type == 0) continue;  // a wake-up
+    if (notice.epoch != config_.epoch || notice.child != config_.child || MLNET_STREAM(notice.class_stream) != 0) {
+      continue;
+    }
+    auto& lane = lanes_[MLNET_CLASS(notice.class_stream)];
+    if (lane && !lane->IsIdle()) lane->OnNotice(notice, now_ns);
+  }
+  return has_any;
+}
+
+// Stage 2, schedule: one batch of each class in turn, so that no class waits for another's backlog.
+bool Engine::SendRound(uint64_t now_ns) {
+  bool has_sent = false;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    auto& lane = lanes_[(next_lane_ + i) % lanes_.size()];
+    if (lane && !lane->IsIdle()) has_sent |= lane->Send(now_ns, kTurnPackets) > 0;
+  }
+  next_lane_ = (next_lane_ + 1) % lanes_.size();
+  return has_sent;
+}
+
+void Engine::GiveUpIfNeeded(uint64_t now_ns) {
+  for (auto& lane : lanes_) {
+    if (!lane || lane->IsIdle()) continue;
+    const auto failure = lane->FindFailure(now_ns);
+    if (!failure) continue;
+    control_.Abort(*failure);
+    Fail(*failure);
+    return;
+  }
+}
+
+void Engine::Fail(const Error& error) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = error;
+    for (Submission& call : submissions_) call.work->Complete(tl::make_unexpected(*failure_));
+    submissions_.clear();
+    has_submissions_.store(false, std::memory_order_relaxed);
+  }
+  for (auto& lane : lanes_) {
+    if (lane) lane->FailAll(error);
+  }
+}
+
+void Engine::SetRtoBounds(uint64_t min_ns, uint64_t max_ns) {
+  for (auto& lane : lanes_) {
+    if (lane) lane->SetRtoBounds(min_ns, max_ns);
+  }
+}
+
+bool Engine::IsIdle() const {
+  for (const auto& lane : lanes_) {
+    if (lane && !lane->IsIdle()) return false;
+  }
+  return !has_submissions_.load(std::memory_order_acquire);
+}
+
+void Engine::ReportStats(uint64_t now_ns) {
+  if (now_ns < next_report_ns_) return;
+  next_report_ns_ = now_ns + kReportNs;
+  const uint64_t results = counters_.results.Read();
+  if (results == reported_results_) return;
+  reported_results_ = results;
+  control_.Report(counters_.Snapshot());
+}
+
+}  // namespace mlnet::worker

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// The spine of the tensor path: one turn takes calls, takes answers, sends, and looks at the clock.
+//   submit -> partition -> [schedule -> quantize -> packetize -> window] -> transport
+//          <- completion <- dequantize <- inbox            retransmit <- notices, time
+// Why: single-threaded and driven from outside, so that a thread runs it in a training process and
+// the simulator runs many of them in virtual time.
+// Threads: Submit and Stats from any; all else from the one that calls RunOnce.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "lane.h"
+
+namespace mlnet::worker {
+
+/// What one turn found.
+struct Turn {
+  bool has_progress = false;
+  uint64_t next_ns = kNever;  // call again by then, even if nothing comes in
+};
+
+class Engine {
+ public:
+  /// `transport` and `control` outlive the engine.
+  Engine(const EngineConfig& config, Transport& transport, ControlSink& control);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// Places the collective in the order of its class. RunOnce must be called soon.
+  std::shared_ptr<Work> Submit(const CollectiveSpec& spec);
+  Turn RunOnce(uint64_t now_ns);
+  /// Ends everything under way with `error`, and every later call at once.
+  void Fail(const Error& error);
+  void SetRtoBounds(uint64_t min_ns, uint64_t max_ns);
+
+  bool IsIdle() const;
+  CommStats Stats() const { return counters_.Snapshot(); }
+  Counters& counters() { return counters_; }
+  const EngineConfig& config() const { return config_; }
+
+ private:
+  struct Submission {
+    CollectiveSpec spec;
+    std::shared_ptr<WorkState> work;
+  };
+
+  std::shared_ptr<Work> CopyAlone(const CollectiveSpec& spec);
+  bool TakeSubmissions(uint64_t now_ns);
+  bool TakeNotices(uint64_t now_ns);
+  bool SendRound(uint64_t now_ns);
+  void GiveUpIfNeeded(uint64_t now_ns);
+  void ReportStats(uint64_t now_ns);
+
+  const EngineConfig config_;
+  Transport& transport_;
+  ControlSink& control_;
+  Counters counters_;
+  Packetizer packetizer_;
+  SendBatch batch_;
+  std::array<std::unique_ptr<Lane>, MLNET_CLASSES_MAX> lanes_;  // null: class not open
+  size_t next_lane_ = 0;                                        // round-robin between classes
+  uint64_t next_report_ns_ = 0;
+  uint64_t reported_results_ = 0;
+
+  std::atomic<bool> has_submissions_{false};
+  std::mutex mutex_;                     // guards the two members below
+  std::vector<Submission> submissions_;  // in the order of the calls
+  std::optional<Error> failure_;         // written by the engine's thread
+  std::vector<Submission> taken_;        // engine's thread only; keeps its capacity
+};
+
+}  // namespace mlnet::worker

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// The lane's order: enqueue, send, fail. What comes back is in lane_receive.cc.
+#include "lane.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace mlnet::worker {
+
+Lane::Lane(const LaneContext& context, int traffic_class)
+    : context_(context),
+      pool_(context.config.pools[static_cast<size_t>(traffic_class)]),
+      traffic_class_(traffic_class),
+      next_of_slot_(pool_.slots()),
+      next_seq_(pool_.first_seq),
+      oldest_(pool_.first_seq),
+      flights_(pool_.slots()),
+      window_(context.config.window_first, pool_.slots()),
+      rtt_(context.config.rto_min_ns, context.config.rto_max_ns) {
+  for (uint64_t i = 0; i < pool_.slots(); ++i) {
+    next_of_slot_[flights_.IndexOf(pool_.first_seq + i)] = pool_.first_seq + i;
+  }
+}
+
+void Lane::Enqueue(const CollectiveSpec& spec, std::shared_ptr<WorkState> work, uint64_t now_ns) {
+  auto collective = std::make_unique<Collective>();
+  const EngineConfig& config = context_.config;
+  collective->spec = spec;
+  collective->plan = Partition(spec, {config.blocks, pool_.slots(), config.world_size});
+  collective->fingerprint = Fingerprint(spec);
+  collective->ordinal = next_ordinal_++;
+  collective->first_seq = next_seq_;
+  collective->deadline_ns = now_ns + (spec.timeout_ns != 0 ? spec.timeout_ns : config.timeout_ns);
+  collective->work = std::move(work);
+  collective->common.resize(collective->plan.covered);
+  collective->probe_answered.resize(collective->plan.probes);
+  next_seq_ += collective->plan.total();
+  next_deadline_ns_ = std::min(next_deadline_ns_, collective->deadline_ns);
+  unsent_.push_back(collective.get());
+  active_.push_back(std::move(collective));
+}
+
+Lane::Readiness Lane::ReadinessOf(const Collective& collective) const {
+  const uint64_t seq = collective.first_seq + collective.next;
+  if (next_of_slot_[flights_.IndexOf(seq)] != seq) return Readiness::kSlotTaken;
+  const Plan& plan = collective.plan;
+  if (plan.probes == 0 || collective.IsProbe(collective.next)) return Readiness::kReady;
+  const uint64_t data_packet = collective.next - plan.probes;
+  // From P on the exponents came with the result of data_packet - P, which freed this very slot.
+  if (data_packet >= plan.covered) return Readiness::kReady;
+  return collective.probe_answered[data_packet / plan.probe_covers] ? Readiness::kReady : Readiness::kNoExponents;
+}
+
+bool Lane::HasRoomFor(const Collective& collective) const {
+  if (flights_.size() < window_.size()) return true;
+  // The first collective always has a packet on its way, or ranks whose windows are full of different
+  // collectives would wait for each other.
+  return &collective == active_.front().get() && collective.in_flight == 0;
+}
+
+uint32_t Lane::Send(uint64_t now_ns, uint32_t budget) {
+  uint32_t sent = 0;
+  for (size_t i = 0; i < unsent_.size();) {
+    Collective& collective = *unsent_[i];
+    Readiness readiness = Readiness::kReady;
+    while (!collective.IsSent() && sent < budget) {
+      if (!HasRoomFor(collective)) return sent;
+      readiness = ReadinessOf(collective);
+      if (readiness != Readiness::kReady) break;
+      SendFirst(collective, now_ns);
+      ++sent;
+    }
+    if (collective.IsSent()) {
+      unsent_.erase(unsent_.begin() + static_cast<std::ptrdiff_t>(i));
+      continue;
+    }
+    if (sent == budget || readiness == Readiness::kSlotTaken) return sent;
+    ++i;  // waits for its probes: the next collective may send its own meanwhile
+  }
+  return sent;
+}
+
+void Lane::SendFirst(Collective& collective, uint64_t now_ns) {
+  const uint64_t packet = collective.next++;
+  const size_t bytes = context_.packetizer.Bytes(collective, packet, false);
+  context_.packetizer.Build(collective, packet, false, context_.batch.Take(traffic_class_, bytes));
+  Flight& flight = flights_.Add(collective.first_seq + packet, now_ns);
+  flight.collective = &collective;
+  flight.packet = packet;
+  flight.due_ns = now_ns + rtt_.rto_ns();
+  WakeAt(flight.due_ns);
+  ++collective.in_flight;
+  context_.counters.packets_sent.Add();
+  if (collective.IsProbe(packet)) context_.counters.probes.Add();
+}
+
+void Lane::Resend(Flight& flight, uint64_t now_ns) {
+  const Collective& collective = *flight.collective;
+  const size_t bytes = context_.packetizer.Bytes(collective, flight.packet, true);
+  context_.packetizer.Build(collective, flight.packet, true, context_.batch.Take(traffic_class_, bytes));
+  flights_.Touch(flight, now_ns);
+  flight.is_busy = false;
+  flight.due_ns = now_ns + rtt_.rto_ns();
+  context_.counters.retransmits.Add();
+}
+
+uint64_t Lane::NextEventNs() const { return std::min(next_timer_ns_, next_deadline_ns_); }
+
+std::optional<Error> Lane::FindFailure(uint64_t now_ns) {
+  if (failure_) return failure_;
+  if (now_ns < next_deadline_ns_) return std::nullopt;
+  next_deadline_ns_ = kNever;
+  for (const auto& collective : active_) {
+    if (collective->IsAnswered()) continue;
+    if (now_ns >= collective->deadline_ns) return TimeoutError(*collective);
+    next_deadline_ns_ = std::min(next_deadline_ns_, collective->deadline_ns);
+  }
+  return std::nullopt;
+}
+
+void Lane::FailAll(const Error& error) {
+  for (const auto& collective : active_) collective->work->Complete(tl::make_unexpected(error));
+  unsent_.clear();
+  active_.clear();
+  flights_.Clear();
+  next_timer_ns_ = next_deadline_ns_ = kNever;
+}
+
+std::string Lane::WhoIsMissing() const {
+  std::string ranks;
+  for (uint64_t left = last_notice_.bitmap; left != 0; left &= left - 1) {
+    ranks += (ranks.empty() ? "" : ", ") + std::to_string(std::countr_zero(left));
+  }
+  return (std::popcount(last_notice_.bitmap) == 1 ? "rank " : "ranks ") + ranks;
+}
+
+Error Lane::TimeoutError(const Collective& collective) const {
+  const uint64_t timeout_ns =
+      collective.spec.timeout_ns != 0 ? collective.spec.timeout_ns : context_.config.timeout_ns;
+  const std::string what =
+      collective.Describe() + " not done after " + std::to_string(timeout_ns / 1'000'000) + " ms: ";
+  const std::string& aggregator = context_.config.aggregator;
+  const bool is_about_oldest = last_notice_.type != 0 && last_notice_.seq == (oldest_ & MLNET_SEQ_MASK);
+  if (is_about_oldest && last_notice_.type == MLNET_T_HELD && last_notice_.bitmap != 0) {
+    return {ErrorCode::kTimeout, what + "waiting for " + WhoIsMissing(),
+            "are they alive, and do they call the same collectives in the same order"};
+  }
+  if (is_about_oldest && last_notice_.type == MLNET_T_RESEND) {
+    return {ErrorCode::kTimeout, what + "the rank with the data did not send it again",
+            "the aggregator at " + aggregator + " has all contributions but no room for the sum"};
+  }
+  if (is_about_oldest && last_notice_.type != MLNET_T_HELD) {
+    return {ErrorCode::kTimeout, what + "the aggregator at " + aggregator + " refuses packet " +
+                                     std::to_string(oldest_) + " (" +
+                                     (last_notice_.type == MLNET_T_BUSY ? "BUSY" : "MISMATCH") + ")",
+            "mlnetctl stats on its host shows why"};
+  }
+  const auto& send_error = context_.batch.last_error();
+  return {ErrorCode::kTimeout,
+          what + "the aggregator at " + aggregator + " did not answer" +
+              (send_error ? "; sending failed: " + send_error->message : std::string()),
+          "mlnetctl status there; is mlnet attached to its NIC"};
+}
+
+}  // namespace mlnet::worker

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// What comes back to a lane: results, notices, and the passing of time.
+#include <atomic>
+#include <cstring>
+
+#include "dequantize.h"
+#include "lane.h"
+#include "wire/packet.h"
+
+namespace mlnet::worker {
+namespace {
+
+constexpr uint64_t kHeldRoundTrips = 4;
+
+}  // namespace
+
+const mlnet_cell& Lane::CellOf(uint64_t seq) const {
+  const uint32_t set = static_cast<uint32_t>(seq >> pool_.log2_slots) & 1U;
+  return context_.transport.Cells()[pool_.cell_base + flights_.IndexOf(seq) * 2 + set];
+}
+
+bool Lane::IsPublished(uint64_t seq) const {
+  // The program publishes with a full barrier after the words; this is its other half.
+  return __atomic_load_n(&CellOf(seq).published, __ATOMIC_ACQUIRE) == MLNET_STAMP(context_.config.epoch, seq);
+}
+
+bool Lane::Receive(uint64_t now_ns) {
+  bool has_progress = false;
+  next_timer_ns_ = kNever;
+  for (uint32_t i = flights_.first(); i != FlightTable::kNone && !failure_;) {
+    Flight& flight = flights_.at(i);
+    i = flight.next;
+    if (IsPublished(flight.seq)) {
+      Consume(flight, now_ns);
+      has_progress = true;
+    } else {
+      RunTimers(flight, now_ns);
+    }
+  }
+  if (has_timed_out_) AskWithOldest(now_ns);
+  while (!active_.empty() && active_.front()->IsAnswered()) active_.pop_front();
+  return has_progress;
+}
+
+void Lane::Consume(Flight& flight, uint64_t now_ns) {
+  Collective& collective = *flight.collective;
+  const mlnet_cell& cell = CellOf(flight.seq);
+  const uint64_t seq = flight.seq;
+  if (!Fits(cell, collective, flight.packet)) return;
+  if (collective.IsProbe(flight.packet)) {
+    ConsumeProbe(collective, static_cast<uint32_t>(flight.packet), cell);
+  } else {
+    ConsumeData(collective, flight.packet - collective.plan.probes, cell);
+  }
+  OnAnswer(flight, now_ns);
+  flights_.Remove(flight);
+  --collective.in_flight;
+  next_of_slot_[flights_.IndexOf(seq)] = seq + pool_.slots();
+  while (oldest_ < next_seq_ && next_of_slot_[flights_.IndexOf(oldest_)] > oldest_) ++oldest_;
+  if (++collective.answered == collective.plan.total()) Finish(collective);
+}
+
+// The slot engine compares these before it adds; a difference here means that a rule was broken.
+bool Lane::Fits(const mlnet_cell& cell, const Collective& collective, uint64_t packet) {
+  const Piece piece = collective.IsProbe(packet)
+                          ? Piece{0, 0, ProbeWords(collective.plan, static_cast<uint32_t>(packet)), -1}
+                          : PieceOf(collective.spec, collective.plan, context_.config.world_size,
+                                    packet - collective.plan.probes);
+  if (cell.fingerprint == collective.fingerprint && cell.words == piece.words) return true;
+  failure_ = Error{ErrorCode::kProtocol,
+                   "the result of packet " + std::to_string(packet) + " of " + collective.Describe() +
+                       " belongs to another collective",
+                   "all hosts must run the same mlnet version"};
+  return false;
+}
+
+void Lane::NoteExponents(Collective& collective, const PacketExps& exps) {
+  if (HasNonFinite(exps)) collective.is_non_finite = true;
+  context_.counters.wide_blocks.Add(CountWideBlocks(exps, context_.packetizer.log2_range()));
+}
+
+void Lane::ConsumeProbe(Collective& collective, uint32_t probe, const mlnet_cell& cell) {
+  const Plan& plan = collective.plan;
+  const uint32_t first = probe * plan.probe_covers;
+  const uint32_t count = std::min(plan.probe_covers, plan.covered - first);
+  const auto* bytes = reinterpret_cast<const std::byte*>(cell.w);
+  for (uint32_t i = 0; i < count; ++i) {
+    PacketExps& exps = collective.CommonOf(first + i);
+    std::memcpy(exps.data(), bytes + static_cast<size_t>(i) * exps.size(), exps.size());
+    NoteExponents(collective, exps);
+  }
+  collective.probe_answered[probe] = true;
+}
+
+void Lane::ConsumeData(Collective& collective, uint64_t packet, const mlnet_cell& cell) {
+  const CollectiveSpec& spec = collective.spec;
+  const Plan& plan = collective.plan;
+  const Piece piece = PieceOf(spec, plan, context_.config.world_size, packet);
+  if (plan.probes > 0) {
+    PacketExps& exps = collective.CommonOf(packet);
+    auto* out = static_cast<float*>(spec.out) + piece.offset;
+    Dequantize(reinterpret_cast<const uint32_t*>(cell.w), exps, context_.packetizer.log2_range(), cell.weight,
+               {out, piece.count});
+    if (packet + pool_.slots() < plan.packets) {  // the result also brought the exponents of packet + P
+      std::memcpy(exps.data(), cell.exps, exps.size());
+      NoteExponents(collective, exps);
+    }
+    return;
+  }
+  if (piece.count == 0) return;
+  auto* out = static_cast<std::byte*>(spec.out);
+  if (spec.kind == CollectiveKind::kAllGather) out += static_cast<size_t>(piece.owner) * spec.count;
+  std::memcpy(out + piece.offset * plan.unit_bytes, cell.w, static_cast<size_t>(piece.count) * plan.unit_bytes);
+}
+
+void Lane::OnAnswer(Flight& flight, uint64_t now_ns) {
+  Counters& counters = context_.counters;
+  if (flight.transmissions == 1) {
+    rtt_.Sample(now_ns - flight.sent_ns);
+    counters.rtt_us.Set(rtt_.srtt_ns() / 1000);
+  } else if (!flight.is_held) {
+    window_.OnLoss(now_ns, rtt_.srtt_ns());
+  }
+  window_.OnAnswer(now_ns, rtt_.srtt_ns(), flights_.size());
+  overtaken_.OnAnswer(flight.order);
+  gate_.OnAnswer();
+  if (is_waiting_for_others_) {
+    is_waiting_for_others_ = false;
+    rearmed_ns_ = now_ns + rtt_.rto_ns();  // the rest is about to come, too
+  }
+  counters.results.Add();
+  counters.summed_in_kernel.Add();
+}
+
+void Lane::Finish(Collective& collective) {
+  if (!collective.is_non_finite) {
+    collective.work->Complete({});
+    return;
+  }
+  collective.work->Complete(Err(ErrorCode::kNonFinite,
+                                collective.Describe() + ": an input has a NaN or an infinity on some rank",
+                                "the output is unspecified; the communicator stays usable"));
+}
+
+bool Lane::IsOvertakenNow(const Flight& flight, uint64_t now_ns) {
+  if (flight.is_busy || !overtaken_.IsOvertaken(flight.order)) return false;
+  if (flight.transmissions == 1) return true;
+  // Once a round trip; where the aggregator said that others are missing, it is most likely still so.
+  const uint64_t at_ns = flight.sent_ns + rtt_.srtt_ns() * (flight.is_held ? kHeldRoundTrips : 1);
+  if (now_ns >= at_ns) return true;
+  WakeAt(at_ns);
+  return false;
+}
+
+void Lane::RunTimers(Flight& flight, uint64_t now_ns) {
+  if (is_waiting_for_others_ && !flight.is_busy) {
+    RunKeepAlive(flight, now_ns);
+    return;
+  }
+  const uint64_t due_ns = flight.is_busy ? flight.due_ns : std::max(flight.due_ns, rearmed_ns_);
+  if (IsOvertakenNow(flight, now_ns)) {
+    context_.counters.early_resends.Add();
+    Resend(flight, now_ns);
+    WakeAt(flight.due_ns);
+  } else if (now_ns < due_ns) {
+    WakeAt(due_ns);
+  } else if (flight.is_busy || (!gate_.IsOpen(now_ns) && gate_.TakeToken())) {
+    Resend(flight, now_ns);
+    WakeAt(flight.due_ns);
+  } else if (gate_.IsOpen(now_ns)) {
+    has_timed_out_ = true;
+  } else {
+    WakeAt(gate_.opens_ns());
+  }
+}
+
+// After a timeout every rank asks with its lowest unanswered packet, so that all ask for the same sum.
+void Lane::AskWithOldest(uint64_t now_ns) {
+  has_timed_out_ = false;
+  rtt_.BackOff();
+  gate_.CloseUntil(now_ns + rtt_.rto_ns());
+  if (Flight* oldest = flights_.Find(oldest_)) Resend(*oldest, now_ns);
+  WakeAt(gate_.opens_ns());
+}
+
+void Lane::RunKeepAlive(Flight& flight, uint64_t now_ns) {
+  if (flight.seq != oldest_) return;
+  if (now_ns >= keep_alive_ns_) {
+    Resend(flight, now_ns);
+    keep_alive_ns_ = now_ns + rtt_.rto_ns(++keep_alive_shift_);
+  }
+  WakeAt(keep_alive_ns_);
+}
+
+void Lane::OnNotice(const mlnet_notice& notice, uint64_t now_ns) {
+  // The notice has 48 bits of seq; what is on its way lies within one pool of oldest_.
+  const uint64_t ahead = (notice.seq - oldest_) & MLNET_SEQ_MASK;
+  Flight* flight = flights_.Find(oldest_ + ahead);
+  if (flight == nullptr) return;  // answered meanwhile
+  if (IsPublished(flight->seq)) return;
+  if (notice.type != MLNET_T_HELD || notice.seq == (oldest_ & MLNET_SEQ_MASK)) last_notice_ = notice;
+  switch (notice.type) {
+    case MLNET_T_HELD:
+      OnHeld(*flight, now_ns);
+      return;
+    case MLNET_T_BUSY:
+      context_.counters.busy.Add();
+      flight->is_busy = true;
+      flight->due_ns = now_ns + rtt_.srtt_ns();
+      WakeAt(flight->due_ns);
+      return;
+    case MLNET_T_RESEND:
+      is_waiting_for_others_ = false;
+      rearmed_ns_ = now_ns + rtt_.rto_ns();
+      Resend(*flight, now_ns);
+      WakeAt(flight->due_ns);
+      return;
+    case MLNET_T_MISMATCH: {
+      Collective& collective = *flight->collective;
+      if (!collective.is_described) {
+        context_.control.Describe(collective.ordinal, collective.fingerprint, collective.Describe());
+      }
+      collective.is_described = true;
+      return;
+    }
+    default:
+      return;
+  }
+}
+
+void Lane::OnHeld(Flight& flight, uint64_t now_ns) {
+  context_.counters.held.Add();
+  // Only a packet that was sent again is answered so; after one retry it is clear which one was meant.
+  if (flight.transmissions == 2) rtt_.Sample(now_ns - flight.sent_ns);
+  flight.is_held = true;
+  if (!is_waiting_for_others_) {
+    is_waiting_for_others_ = true;
+    keep_alive_shift_ = 0;
+    keep_alive_ns_ = now_ns + rtt_.rto_ns(0);
+  }
+  WakeAt(keep_alive_ns_);
+}
+
+}  // namespace mlnet::worker

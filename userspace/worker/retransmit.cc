@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "retransmit.h"
+
+namespace mlnet::worker {
+
+void RttEstimator::Sample(uint64_t rtt_ns) {
+  shift_ = 0;
+  if (!has_sample_) {
+    has_sample_ = true;
+    srtt_ns_ = rtt_ns;
+    var_ns_ = rtt_ns / 2;
+    return;
+  }
+  const uint64_t distance = rtt_ns > srtt_ns_ ? rtt_ns - srtt_ns_ : srtt_ns_ - rtt_ns;
+  var_ns_ = (3 * var_ns_ + distance) / 4;
+  srtt_ns_ = (7 * srtt_ns_ + rtt_ns) / 8;
+}
+
+void Overtaken::OnAnswer(uint64_t order) {
+  if (order <= latest_[0]) return;
+  latest_[0] = order;
+  std::sort(latest_.begin(), latest_.end());
+}
+
+}  // namespace mlnet::worker

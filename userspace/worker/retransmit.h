@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stage 7 of the tensor path: when a packet is sent again. Only ranks have timers (DESIGN section 4).
+//   RttEstimator  RFC 6298 with the job's bounds; retried packets give no sample (Karn)
+//   Overtaken     three packets sent later are answered already: do not wait for the timer
+//   RetryGate     after a timeout, one packet asks how things are; answers let more follow
+// Not here: how much may be sent (send_window.h), what is sent (packetize.h).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+namespace mlnet::worker {
+
+class RttEstimator {
+ public:
+  RttEstimator(uint64_t min_ns, uint64_t max_ns) { SetBounds(min_ns, max_ns); }
+
+  void SetBounds(uint64_t min_ns, uint64_t max_ns) {
+    min_ns_ = std::max<uint64_t>(min_ns, 1);
+    max_ns_ = std::max(max_ns, min_ns_);
+  }
+  /// A round trip of a packet that was sent once. Ends a back-off.
+  void Sample(uint64_t rtt_ns);
+  /// A timeout: the next one waits twice as long.
+  void BackOff() { shift_ = std::min(shift_ + 1, kShiftMax); }
+
+  uint64_t srtt_ns() const { return has_sample_ ? srtt_ns_ : min_ns_; }
+  uint64_t rto_ns() const { return std::min(max_ns_, base_rto_ns() << shift_); }
+  /// The timeout without the estimator's own back-off, doubled `shift` times.
+  uint64_t rto_ns(unsigned shift) const {
+    return std::min(max_ns_, base_rto_ns() << std::min(shift, kShiftMax));
+  }
+
+ private:
+  static constexpr unsigned kShiftMax = 16;
+  static constexpr uint64_t kFirstRtoFactor = 10;  // of the lower bound, before the first sample
+
+  uint64_t base_rto_ns() const {
+    const uint64_t rto = has_sample_ ? srtt_ns_ + 4 * var_ns_ : kFirstRtoFactor * min_ns_;
+    return std::clamp(rto, min_ns_, max_ns_);
+  }
+
+  uint64_t min_ns_ = 1;
+  uint64_t max_ns_ = 1;
+  uint64_t srtt_ns_ = 0;
+  uint64_t var_ns_ = 0;
+  unsigned shift_ = 0;
+  bool has_sample_ = false;
+};
+
+/// Every transmission has a number that grows; the three largest answered ones are enough to know.
+class Overtaken {
+ public:
+  void OnAnswer(uint64_t order);
+  bool IsOvertaken(uint64_t order) const { return latest_[0] > order; }
+
+ private:
+  std::array<uint64_t, 3> latest_{};  // ascending; orders start at 1
+};
+
+class RetryGate {
+ public:
+  bool IsOpen(uint64_t now_ns) const { return now_ns >= opens_ns_; }
+  /// The packet that asks goes out; the next may at `opens_ns`.
+  void CloseUntil(uint64_t opens_ns) {
+    opens_ns_ = opens_ns;
+    tokens_ = 0;
+  }
+  /// While closed: whether one more may be sent, as many as answers allow.
+  bool TakeToken() { return tokens_ > 0 && tokens_-- > 0; }
+  /// A packet was answered: the path works, two more may follow.
+  void OnAnswer() { tokens_ = std::min(tokens_ + 2, kTokensMax); }
+  uint64_t opens_ns() const { return opens_ns_; }
+
+ private:
+  static constexpr uint32_t kTokensMax = 32;
+  uint32_t tokens_ = 0;
+  uint64_t opens_ns_ = 0;
+};
+
+}  // namespace mlnet::worker

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "send_window.h"
+
+#include <algorithm>
+
+namespace mlnet::worker {
+namespace {
+
+constexpr uint32_t kLossesTolerated = 2;    // in a round, whatever its size
+constexpr uint32_t kRoundShareTolerated = 8;  // one in so many
+constexpr double kFloor = 4;
+
+}  // namespace
+
+SendWindow::SendWindow(uint32_t first, uint32_t most)
+    : size_(std::clamp<double>(first, 1, most)),
+      floor_(std::min<double>(kFloor, size_)),
+      most_(most),
+      threshold_(most) {}
+
+void SendWindow::StartRound(uint64_t now_ns, uint64_t srtt_ns) {
+  if (now_ns < round_ends_ns_) return;
+  round_ends_ns_ = now_ns + std::max<uint64_t>(srtt_ns, 1);
+  answered_in_round_ = 0;
+  lost_in_round_ = 0;
+  is_halved_in_round_ = false;
+}
+
+void SendWindow::OnAnswer(uint64_t now_ns, uint64_t srtt_ns, uint32_t in_flight) {
+  StartRound(now_ns, srtt_ns);
+  ++answered_in_round_;
+  // A window that was not full says nothing about what the path would carry.
+  if (in_flight < size()) return;
+  size_ = std::min(most_, size_ + (size_ < threshold_ ? 1.0 : 1.0 / size_));
+}
+
+void SendWindow::OnLoss(uint64_t now_ns, uint64_t srtt_ns) {
+  StartRound(now_ns, srtt_ns);
+  ++lost_in_round_;
+  const uint32_t tolerated = std::max(kLossesTolerated, answered_in_round_ / kRoundShareTolerated);
+  if (is_halved_in_round_ || lost_in_round_ <= tolerated) return;
+  is_halved_in_round_ = true;
+  size_ = std::max(floor_, size_ / 2);
+  threshold_ = size_;
+}
+
+}  // namespace mlnet::worker

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stage 6 of the tensor path: how packets leave and what comes back. Network enters the engine here only.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "mlnet/error.h"
+#include "mlnet/event.h"
+#include "mlnet/job.h"
+
+namespace mlnet::worker {
+
+/// Most packets and bytes of one Send: what the kernel takes as one UDP GSO datagram.
+inline constexpr size_t kBatchPacketsMax = 44;
+inline constexpr size_t kBatchBytesMax = 64768;
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  /// Packets of one class laid end to end, all `packet_bytes` long but the last, which may be shorter.
+  /// A packet that the kernel has no room for is lost like any other.
+  virtual Result<void> Send(int traffic_class, std::span<const std::byte> packets, size_t packet_bytes) = 0;
+  /// The job's inbox on this host; written by the XDP program at any time.
+  virtual const mlnet_cell* Cells() const = 0;
+  /// Takes the oldest notice for this rank; false when there is none.
+  virtual bool NextNotice(mlnet_notice& notice) = 0;
+};
+
+}  // namespace mlnet::worker
