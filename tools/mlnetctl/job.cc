@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// mlnetctl job: jobs, their members and counters.
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+
+#include "mlnetctl/commands.h"
+
+namespace mlnet::ctl {
+namespace {
+
+struct CreateArgs {
+  std::string name;
+  int world_size = 0;
+  std::optional<int> slots, classes, timeout_ms, deadline_ms, rto_min_us, rto_max_us;
+  std::string multicast;
+};
+
+Tone ToneOfState(const std::string& state) {
+  if (state == "ready") return Tone::kGood;
+  if (state == "failed") return Tone::kBad;
+  return Tone::kWarn;
+}
+
+std::string Ranks(const Json& job) { return fmt::format("{}/{}", Text(job, "joined"), Text(job, "world_size")); }
+
+std::string LineOf(const Json& job) {
+  std::string text = fmt::format("job {}: {}, {} ranks joined", Text(job, "name"), Text(job, "state"), Ranks(job));
+  if (const std::string reason = Text(job, "reason"); reason != "-") text += ": " + reason;
+  return text;
+}
+
+int Create(Context& context, const CreateArgs& args) {
+  Json params = {{"name", args.name}, {"world_size", args.world_size}};
+  const auto set = [&](const char* key, const std::optional<int>& value) {
+    if (value) params[key] = *value;
+  };
+  set("slots", args.slots);
+  set("classes", args.classes);
+  set("timeout_ms", args.timeout_ms);
+  set("deadline_ms", args.deadline_ms);
+  set("rto_min_us", args.rto_min_us);
+  set("rto_max_us", args.rto_max_us);
+  if (!args.multicast.empty()) params["multicast"] = args.multicast;
+  const auto result = context.Call("job.create", params);
+  if (!result) return context.Fail(result.error());
+  if (context.options.json) context.PrintJson(*result);
+  context.Say(LineOf(*result));
+  return kExitOk;
+}
+
+int List(Context& context) {
+  const auto result = context.Call("job.list");
+  if (!result) return context.Fail(result.error());
+  if (context.options.json) {
+    context.PrintJson(*result);
+    return kExitOk;
+  }
+  const Table table = JobTable(Items(*result, "jobs"));
+  if (table.empty()) {
+    context.Say("no jobs; a job appears when its first rank joins");
+    return kExitOk;
+  }
+  context.out() << table.Render(context.options.use_color);
+  return kExitOk;
+}
+
+/// "multicast" or "unicast (why)", however the daemon wraps it.
+std::string Fan(const Json& job) {
+  const auto it = job.find("fan");
+  if (it == job.end()) return "-";
+  if (!it->is_object()) return Text(job, "fan");
+  const std::string why = Text(*it, "why");
+  return Text(*it, "kind") + (why == "-" ? "" : fmt::format(" ({})", why));
+}
+
+Table MemberTable(const Json& members) {
+  Table table({"RANK", "HOST", "ADDRESS", "PID", "JOINED", "READY", "SENT", "RESENT", "IN KERNEL", "IN USER SPACE",
+               "RTT us"});
+  for (size_t column : {0, 6, 7, 8, 9, 10}) table.AlignRight(column);
+  for (const Json& member : members) {
+    const auto it = member.find("stats");
+    const Json stats = it != member.end() ? *it : Json::object();
+    table.Add({Text(member, "rank"), Text(member, "host"), Text(member, "address"), Text(member, "pid"),
+               Text(member, "joined"), Text(member, "ready"), Text(stats, "packets_sent"), Text(stats, "retransmits"),
+               Text(stats, "summed_in_kernel"), Text(stats, "summed_in_user_space"), Text(stats, "rtt_us")});
+    if (Text(member, "joined") == "no") table.PaintLast(4, Tone::kWarn);
+  }
+  return table;
+}
+
+int Show(Context& context, const std::string& name) {
+  const auto result = context.Call("job.show", {{"name", name}});
+  if (!result) return context.Fail(result.error());
+  if (context.options.json) {
+    context.PrintJson(*result);
+    return kExitOk;
+  }
+  const Json& job = *result;
+  const bool color = context.options.use_color;
+  const std::string state = Text(job, "state");
+  auto& out = context.out();
+  out << "job " << Paint(Text(job, "name"), Tone::kBold, color) << ": " << Paint(state, ToneOfState(state), color)
+      << fmt::format(", id {}, epoch {}, {} ranks joined\n", Text(job, "id"), Text(job, "epoch"), Ranks(job));
+  if (Text(job, "reason") != "-") out << "  reason      " << Text(job, "reason") << "\n";
+  out << "  aggregator  " << Text(job, "aggregator") << "\n  results by  " << Fan(job) << "\n";
+  for (const Json& pool : Items(job, "pools")) {
+    out << fmt::format("  pool        class {} stream {}: {} slots\n", Text(pool, "class"), Text(pool, "stream"),
+                       1ULL << rpc::GetOr<uint32_t>(pool, "log2_slots", 0).value_or(0));
+  }
+  if (const Table members = MemberTable(Items(job, "members")); !members.empty()) out << "\n" << members.Render(color);
+  const auto counters = job.find("counters");
+  if (counters != job.end()) {
+    const Table table = VerdictTable(*counters, context.options.verbose > 0);
+    if (!table.empty()) out << "\n" << table.Render(color);
+  }
+  return kExitOk;
+}
+
+int Delete(Context& context, const std::string& name) {
+  const auto result = context.Call("job.delete", {{"name", name}});
+  if (!result) return context.Fail(result.error());
+  if (context.options.json) context.PrintJson(*result);
+  context.Say(fmt::format("job {}: deleted", name));
+  return kExitOk;
+}
+
+void AddCreate(CLI::App& job, Context& context) {
+  auto args = std::make_shared<CreateArgs>();
+  CLI::App* create = job.add_subcommand("create", "declare a job before its ranks join");
+  create->add_option("NAME", args->name, "rendezvous name of the job")->required();
+  create->add_option("-n,--world-size", args->world_size, "number of ranks")->required()->check(CLI::Range(1, 64));
+  create->add_option("--slots", args->slots, "slots per pool, a power of two")->check(CLI::PositiveNumber);
+  create->add_option("--classes", args->classes, "traffic classes")->check(CLI::Range(1, 8));
+  create->add_option("--multicast", args->multicast, "auto, on or off")->check(CLI::IsMember({"auto", "on", "off"}));
+  create->add_option("--timeout-ms", args->timeout_ms, "deadline of joins and collectives")->check(CLI::PositiveNumber);
+  create->add_option("--deadline-ms", args->deadline_ms, "straggler deadline of a packet")->check(CLI::PositiveNumber);
+  create->add_option("--rto-min-us", args->rto_min_us, "shortest retransmission timer")->check(CLI::PositiveNumber);
+  create->add_option("--rto-max-us", args->rto_max_us, "longest retransmission timer")->check(CLI::PositiveNumber);
+  create->callback([&context, args] { context.action = [&context, args] { return Create(context, *args); }; });
+}
+
+}  // namespace
+
+Table JobTable(const Json& jobs) {
+  Table table({"JOB", "ID", "EPOCH", "STATE", "RANKS", "AGGREGATOR", "REASON"});
+  for (const Json& job : jobs) {
+    const std::string state = Text(job, "state");
+    table.Add({Text(job, "name"), Text(job, "id"), Text(job, "epoch"), state, Ranks(job), Text(job, "aggregator"),
+               Text(job, "reason") == "-" ? "" : Text(job, "reason")});
+    table.PaintLast(3, ToneOfState(state));
+  }
+  return table;
+}
+
+void AddJob(CLI::App& app, Context& context) {
+  CLI::App* job = app.add_subcommand("job", "create, list, show and delete jobs")->require_subcommand(1);
+  AddCreate(*job, context);
+
+  CLI::App* list = job->add_subcommand("list", "jobs of this host");
+  list->callback([&context] { context.action = [&context] { return List(context); }; });
+
+  auto shown = std::make_shared<std::string>();
+  CLI::App* show = job->add_subcommand("show", "members, pools and counters of a job");
+  show->add_option("NAME", *shown, "job")->required();
+  show->callback([&context, shown] { context.action = [&context, shown] { return Show(context, *shown); }; });
+
+  auto deleted = std::make_shared<std::string>();
+  CLI::App* remove = job->add_subcommand("delete", "end a job on all hosts; its ranks get an error");
+  remove->add_option("NAME", *deleted, "job")->required();
+  remove->callback([&context, deleted] { context.action = [&context, deleted] { return Delete(context, *deleted); }; });
+}
+
+}  // namespace mlnet::ctl
