@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "control_link.h"
+
+#include <unistd.h>
+
+#include "base/errno_error.h"
+
+namespace mlnet::worker {
+namespace {
+
+constexpr std::chrono::milliseconds kReplySlack{2000};  // the daemon names who is missing; let it
+
+// Reads fields one after the other; the first that is missing or wrong decides.
+class Fields {
+ public:
+  explicit Fields(const rpc::Json& object) : object_(object) {}
+
+  template <typename T>
+  T Take(const char* name) {
+    if (error_) return T{};
+    auto value = rpc::Get<T>(object_, name);
+    if (value) return *value;
+    error_ = Error{ErrorCode::kProtocol, "mlnetd's answer to join: " + value.error().message,
+                   "run the same mlnet version of daemon and library"};
+    return T{};
+  }
+  const std::optional<Error>& error() const { return error_; }
+
+ private:
+  const rpc::Json& object_;
+  std::optional<Error> error_;
+};
+
+std::optional<Error> TakePools(const rpc::Json& reply, EngineConfig& config) {
+  const auto pools = reply.find("pools");
+  if (pools == reply.end() || !pools->is_array()) {
+    return Error{ErrorCode::kProtocol, "mlnetd's answer to join has no pools", {}};
+  }
+  for (const auto& pool : *pools) {
+    Fields fields(pool);
+    const auto traffic_class = fields.Take<uint32_t>("class");
+    const auto stream = fields.Take<uint32_t>("stream");
+    const auto log2_slots = fields.Take<uint8_t>("log2_slots");
+    const auto cell_base = fields.Take<uint32_t>("cell_base");
+    if (fields.error()) return fields.error();
+    if (traffic_class >= MLNET_CLASSES_MAX || log2_slots > 20) {
+      return Error{ErrorCode::kProtocol, "mlnetd's answer to join has an impossible pool", {}};
+    }
+    if (stream == 0) config.pools[traffic_class] = {true, log2_slots, cell_base, 0};
+  }
+  return std::nullopt;
+}
+
+Result<JoinReply> ParseJoin(const rpc::Json& json) {
+  JoinReply reply;
+  EngineConfig& config = reply.config;
+  Fields fields(json);
+  config.job = fields.Take<uint16_t>("job_id");
+  config.epoch = fields.Take<uint16_t>("epoch");
+  config.tree = fields.Take<uint8_t>("tree");
+  config.child = fields.Take<uint8_t>("child");
+  config.rank = fields.Take<int>("rank");
+  config.world_size = fields.Take<int>("world_size");
+  config.blocks = fields.Take<uint32_t>("blocks");
+  config.timeout_ns = fields.Take<uint64_t>("timeout_ms") * 1'000'000;
+  config.rto_min_ns = fields.Take<uint64_t>("rto_min_us") * 1'000;
+  config.rto_max_ns = fields.Take<uint64_t>("rto_max_us") * 1'000;
+  config.window_first = fields.Take<uint32_t>("window_first");
+  reply.local_index = fields.Take<uint32_t>("local_index");
+  reply.endpoints.local_address = fields.Take<std::string>("address");
+  reply.endpoints.aggregator_address = fields.Take<std::string>("aggregator");
+  reply.endpoints.port = fields.Take<uint16_t>("port");
+  if (fields.error()) return tl::make_unexpected(*fields.error());
+  if (config.blocks == 0 || config.blocks > MLNET_BLOCKS_MAX || reply.local_index >= MLNET_CHILDREN_MAX) {
+    return Err(ErrorCode::kProtocol, "mlnetd's answer to join is out of range",
+               "run the same mlnet version of daemon and library");
+  }
+  if (auto error = TakePools(json, config)) return tl::make_unexpected(*error);
+  config.aggregator = reply.endpoints.aggregator_address + ":" + std::to_string(reply.endpoints.port);
+  return reply;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ControlLink>> ControlLink::Connect(const std::string& socket_path) {
+  auto client = rpc::Client::Connect(socket_path.empty() ? rpc::DefaultSocket() : socket_path);
+  if (!client) return tl::make_unexpected(client.error());
+  return std::unique_ptr<ControlLink>(new ControlLink(std::move(*client)));
+}
+
+Result<JoinReply> ControlLink::Join(const JoinOptions& options) {
+  const rpc::Json params = {{"job", options.job},
+                            {"rank", options.rank},
+                            {"world_size", options.world_size},
+                            {"timeout_ms", options.timeout.count()},
+                            {"pid", ::getpid()}};
+  auto answer = client_.CallWithFds("join", params, options.timeout + kReplySlack);
+  if (!answer) return tl::make_unexpected(answer.error());
+  auto reply = ParseJoin(answer->result);
+  if (!reply) return reply;
+  if (answer->fds.size() != 3) {
+    return Err(ErrorCode::kProtocol, "mlnetd's answer to join carries " + std::to_string(answer->fds.size()) +
+                                         " descriptors instead of inbox, wake map and notice ring");
+  }
+  reply->inbox = std::move(answer->fds[0]);
+  reply->wake = std::move(answer->fds[1]);
+  reply->ring = std::move(answer->fds[2]);
+  reply->config.timeout_ns = static_cast<uint64_t>(options.timeout.count()) * 1'000'000;
+  return reply;
+}
+
+void ControlLink::Notify(const std::string& method, const rpc::Json& params) {
+  if (is_connected_ && !client_.Notify(method, params)) is_connected_ = false;
+}
+
+void ControlLink::Leave() { Notify("leave", rpc::Json::object()); }
+
+void ControlLink::Describe(uint64_t ordinal, uint32_t fingerprint, const std::string& text) {
+  Notify("describe", {{"collective", ordinal}, {"fingerprint", fingerprint}, {"text", text}});
+}
+
+void ControlLink::Abort(const Error& error) {
+  const std::string hint = error.hint.empty() ? "" : " (" + error.hint + ")";
+  Notify("abort", {{"code", ErrorCodeName(error.code)}, {"message", error.message + hint}});
+}
+
+void ControlLink::Report(const CommStats& s) {
+  Notify("report", {{"packets_sent", s.packets_sent},
+                    {"retransmits", s.retransmits},
+                    {"early_resends", s.early_resends},
+                    {"results", s.results},
+                    {"summed_in_kernel", s.summed_in_kernel},
+                    {"summed_in_user_space", s.summed_in_user_space},
+                    {"probes", s.probes},
+                    {"wide_blocks", s.wide_blocks},
+                    {"held", s.held},
+                    {"busy", s.busy},
+                    {"sleeps", s.sleeps},
+                    {"rtt_us", s.rtt_us}});
+}
+
+std::optional<Error> ControlLink::TakePushes(std::optional<PushedPolicy>& policy) {
+  while (is_connected_) {
+    auto push = client_.NextPush();
+    if (!push) {
+      is_connected_ = false;
+      return std::nullopt;
+    }
+    if (!*push) return std::nullopt;
+    const rpc::Json& body = **push;
+    const std::string event = rpc::GetOr<std::string>(body, "event", "").value_or("");
+    if (event == "policy") {
+      policy = PushedPolicy{rpc::GetOr<uint64_t>(body, "rto_min_us", 0).value_or(0) * 1'000,
+                            rpc::GetOr<uint64_t>(body, "rto_max_us", 0).value_or(0) * 1'000};
+    } else if (event == "job_failed") {
+      const auto code = ErrorCodeFromName(rpc::GetOr<std::string>(body, "code", "").value_or(""));
+      return Error{code.value_or(ErrorCode::kProtocol),
+                   rpc::GetOr<std::string>(body, "message", "the job failed").value_or("the job failed"),
+                   rpc::GetOr<std::string>(body, "hint", "").value_or("")};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace mlnet::worker

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine_thread.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+
+#include <array>
+#include <cfenv>
+
+#include "base/errno_error.h"
+
+namespace mlnet::worker {
+namespace {
+
+constexpr uint64_t kSpinNs = 20'000;             // polls so long after the last sign of life
+constexpr uint64_t kPushCheckNs = 2'000'000;     // looks at mlnetd's socket so often while busy
+constexpr uint64_t kLongestSleepNs = 1'000'000'000;
+
+void RelaxCpu() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+EngineThread::EngineThread(Engine& engine, Inbox& inbox, ControlLink& control, Fd ring)
+    : engine_(engine), inbox_(inbox), control_(control), ring_(std::move(ring)) {}
+
+EngineThread::~EngineThread() { Stop(); }
+
+Result<void> EngineThread::Start() {
+  event_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!event_) return tl::make_unexpected(ErrnoError("eventfd", errno));
+  thread_ = std::thread([this] { Run(); });
+  return {};
+}
+
+void EngineThread::Notify() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // the submission is visible before we look
+  if (!is_asleep_.load(std::memory_order_relaxed)) return;
+  ::eventfd_write(event_.get(), 1);
+}
+
+void EngineThread::Stop() {
+  if (!thread_.joinable()) return;
+  is_stopping_.store(true);
+  ::eventfd_write(event_.get(), 1);
+  thread_.join();
+}
+
+void EngineThread::Run() {
+  // A thread inherits its maker's floating-point modes; subnormals must not be flushed here.
+  std::fesetenv(FE_DFL_ENV);
+  uint64_t spin_until_ns = 0;
+  while (!is_stopping_.load(std::memory_order_relaxed)) {
+    const uint64_t now_ns = clock_.NowNs();
+    if (now_ns >= next_push_check_ns_) TakePushes();
+    const Turn turn = engine_.RunOnce(now_ns);
+    if (turn.has_progress) {
+      spin_until_ns = now_ns + kSpinNs;
+    } else if (now_ns < spin_until_ns && !engine_.IsIdle()) {
+      RelaxCpu();
+    } else {
+      Sleep();
+    }
+  }
+  engine_.Fail({ErrorCode::kCancelled, "the communicator was closed", {}});
+  control_.Report(engine_.Stats());
+  control_.Leave();
+}
+
+void EngineThread::Sleep() {
+  is_asleep_.store(true, std::memory_order_seq_cst);
+  inbox_.SetAsleep();
+  const Turn turn = engine_.RunOnce(clock_.NowNs());
+  if (!turn.has_progress && !is_stopping_.load()) Poll(turn.next_ns);
+  inbox_.SetAwake();
+  is_asleep_.store(false, std::memory_order_relaxed);
+}
+
+void EngineThread::Poll(uint64_t until_ns) {
+  const uint64_t now_ns = clock_.NowNs();
+  const uint64_t left_ns = std::min(until_ns > now_ns ? until_ns - now_ns : 0, kLongestSleepNs);
+  const timespec timeout{static_cast<time_t>(left_ns / 1'000'000'000), static_cast<long>(left_ns % 1'000'000'000)};
+  std::array<pollfd, 3> fds = {pollfd{ring_.get(), POLLIN, 0}, pollfd{event_.get(), POLLIN, 0},
+                               pollfd{control_.poll_fd(), POLLIN, 0}};
+  engine_.counters().sleeps.Add();
+  if (::ppoll(fds.data(), fds.size(), &timeout, nullptr) <= 0) return;
+  if (fds[1].revents != 0) {
+    eventfd_t count;
+    ::eventfd_read(event_.get(), &count);
+  }
+  if (fds[2].revents != 0) next_push_check_ns_ = 0;
+}
+
+void EngineThread::TakePushes() {
+  next_push_check_ns_ = clock_.NowNs() + kPushCheckNs;
+  std::optional<PushedPolicy> policy;
+  const auto failure = control_.TakePushes(policy);
+  if (policy) engine_.SetRtoBounds(policy->rto_min_ns, policy->rto_max_ns);
+  if (failure) engine_.Fail(*failure);
+}
+
+}  // namespace mlnet::worker

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/udp_transport.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+namespace mlnet::worker {
+namespace {
+
+constexpr int kSendBufferBytes = 4 << 20;  // the kernel grants what net.core.wmem_max allows
+constexpr int kFullPatienceMs = 5;         // for a full send buffer; after that the packets count as lost
+
+// DSCP by class: best effort, then CS1 to CS7. IP_TOS takes the whole byte, DSCP in its upper six bits.
+constexpr std::array<int, MLNET_CLASSES_MAX> kDscp = {0, 8, 16, 24, 32, 40, 48, 56};
+
+Result<sockaddr_in> Address(const std::string& text, uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  if (::inet_pton(AF_INET, text.c_str(), &address.sin_addr) != 1) {
+    return Err(ErrorCode::kProtocol, "mlnetd gave '" + text + "' where an IPv4 address belongs");
+  }
+  return address;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<UdpTransport>> UdpTransport::Open(const UdpEndpoints& endpoints, const EngineConfig& config,
+                                                         Inbox inbox) {
+  std::unique_ptr<UdpTransport> transport(new UdpTransport(endpoints, std::move(inbox)));
+  for (size_t c = 0; c < config.pools.size(); ++c) {
+    if (!config.pools[c].is_open) continue;
+    if (auto opened = transport->OpenSocket(static_cast<int>(c)); !opened) {
+      return tl::make_unexpected(opened.error());
+    }
+  }
+  return transport;
+}
+
+Result<void> UdpTransport::OpenSocket(int traffic_class) {
+  auto local = Address(endpoints_.local_address, 0);
+  if (!local) return tl::make_unexpected(local.error());
+  auto remote = Address(endpoints_.aggregator_address, endpoints_.port);
+  if (!remote) return tl::make_unexpected(remote.error());
+  Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket) return tl::make_unexpected(ErrnoError("socket(UDP)", errno));
+  const int fd = socket.get();
+  const int tos = kDscp[static_cast<size_t>(traffic_class)] << 2;
+  const int discover = IP_PMTUDISC_DO;
+  ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kSendBufferBytes, sizeof(kSendBufferBytes));
+  if (::setsockopt(fd, IPPROTO_IP, IP_TOS, &tos, sizeof(tos)) != 0 ||
+      ::setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &discover, sizeof(discover)) != 0) {
+    return tl::make_unexpected(ErrnoError("set options of the data socket", errno));
+  }
+  if (::bind(fd, reinterpret_cast<const sockaddr*>(&*local), sizeof(*local)) != 0) {
+    return tl::make_unexpected(ErrnoError("bind the data socket to " + endpoints_.local_address, errno));
+  }
+  if (::connect(fd, reinterpret_cast<const sockaddr*>(&*remote), sizeof(*remote)) != 0) {
+    return tl::make_unexpected(ErrnoError("connect to the aggregator at " + endpoints_.aggregator_address, errno));
+  }
+  sockets_[static_cast<size_t>(traffic_class)] = std::move(socket);
+  return {};
+}
+
+Result<void> UdpTransport::Send(int traffic_class, std::span<const std::byte> packets, size_t packet_bytes) {
+  const int socket = sockets_[static_cast<size_t>(traffic_class)].get();
+  if (!has_gso_) return SendOneByOne(socket, packets, packet_bytes);
+  return SendBatch(socket, packets, packet_bytes);
+}
+
+Error UdpTransport::SendError(int error_number) const {
+  const std::string peer = endpoints_.aggregator_address + ":" + std::to_string(endpoints_.port);
+  if (error_number == ECONNREFUSED) {
+    return {ErrorCode::kUnavailable, peer + " answers 'port unreachable': no mlnet program is attached there",
+            "mlnetctl iface attach on the aggregator"};
+  }
+  return ErrnoError("send to " + peer, error_number);
+}
+
+Result<void> UdpTransport::SendBatch(int socket, std::span<const std::byte> packets, size_t packet_bytes) {
+  iovec vector{const_cast<std::byte*>(packets.data()), packets.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(uint16_t))> control{};
+  msghdr message{};
+  message.msg_iov = &vector;
+  message.msg_iovlen = 1;
+  if (packets.size() > packet_bytes) {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_UDP;
+    header->cmsg_type = UDP_SEGMENT;
+    header->cmsg_len = CMSG_LEN(sizeof(uint16_t));
+    const auto segment = static_cast<uint16_t>(packet_bytes);
+    std::memcpy(CMSG_DATA(header), &segment, sizeof(segment));
+  }
+  Result<void> outcome;
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    if (::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return outcome;
+    const int error_number = errno;
+    outcome = tl::make_unexpected(SendError(error_number));
+    if (error_number == EAGAIN) {
+      pollfd writable{socket, POLLOUT, 0};
+      ::poll(&writable, 1, kFullPatienceMs);
+    } else if ((error_number == EINVAL || error_number == EIO) && message.msg_control != nullptr) {
+      has_gso_ = false;
+      std::fprintf(stderr, "mlnet: UDP GSO refused (%s); sending packet by packet\n", std::strerror(error_number));
+      return SendOneByOne(socket, packets, packet_bytes);
+    } else if (error_number != ECONNREFUSED && error_number != EINTR) {
+      return outcome;
+    }  // ECONNREFUSED tells of an earlier packet; this one was not sent yet
+  }
+  return outcome;
+}
+
+Result<void> UdpTransport::SendOneByOne(int socket, std::span<const std::byte> packets, size_t packet_bytes) {
+  std::array<iovec, kBatchPacketsMax> vectors{};
+  std::array<mmsghdr, kBatchPacketsMax> messages{};
+  unsigned count = 0;
+  for (size_t at = 0; at < packets.size(); at += packet_bytes, ++count) {
+    const auto packet = packets.subspan(at, std::min(packet_bytes, packets.size() - at));
+    vectors[count] = {const_cast<std::byte*>(packet.data()), packet.size()};
+    messages[count].msg_hdr.msg_iov = &vectors[count];
+    messages[count].msg_hdr.msg_iovlen = 1;
+  }
+  Result<void> outcome;
+  int failures = 0;
+  for (unsigned sent = 0; sent < count && failures < 3;) {
+    const int n = ::sendmmsg(socket, &messages[sent], count - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n > 0) {
+      sent += static_cast<unsigned>(n);
+      continue;
+    }
+    outcome = tl::make_unexpected(SendError(errno));
+    ++failures;
+    pollfd writable{socket, POLLOUT, 0};
+    if (errno == EAGAIN) ::poll(&writable, 1, kFullPatienceMs);
+  }
+  return outcome;
+}
+
+}  // namespace mlnet::worker
