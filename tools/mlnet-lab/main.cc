@@ -17,9 +17,7 @@ int main(int argc, char** argv) {
   mlnet::lab::AddStatusCommand(app, globals);
   mlnet::lab::AddExecCommand(app, globals);
   mlnet::lab::AddXdpCommand(app, globals);
-#ifdef MLNET_LAB_HAS_FAULT
   mlnet::lab::AddFaultCommand(app, globals);
-#endif
 #ifdef MLNET_LAB_HAS_PERF
   mlnet::lab::AddPerfCommand(app, globals);
 #endif

@@ -82,6 +82,9 @@ std::string SwitchShapers(const Topology& topology) {
   return out;
 }
 
+// A queue as a real NIC has it, see SwitchShapers; here it slows a sender down instead of losing its frames.
+constexpr const char* kHostQueue = "qdisc add dev eth0 root pfifo_fast\n";
+
 std::string HostLinks(const Host& host) {
   return fmt::format(
       "link set lo up\n"
@@ -118,6 +121,7 @@ Result<void> BuildNetwork(const Paths& paths, const Topology& topology) {
   if (auto r = Run({"tc", "-n", sw, "-batch", "-"}, SwitchShapers(topology)); !r) return tl::make_unexpected(r.error());
   for (const auto& host : topology.hosts) {
     auto r = Run({"ip", "-n", paths.Netns(host.name), "-batch", "-"}, HostLinks(host));
+    if (r) r = Run({"tc", "-n", paths.Netns(host.name), "-batch", "-"}, kHostQueue);
     if (!r) return tl::make_unexpected(r.error());
   }
   return {};

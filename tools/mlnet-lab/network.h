@@ -9,6 +9,7 @@
 #include <string>
 
 #include "mlnet/error.h"
+#include "fault/fault.h"
 #include "state.h"
 
 namespace mlnet::lab {
@@ -18,7 +19,7 @@ std::string PortName(const std::string& host);
 std::string ShaperName(const std::string& host);
 
 /// Interface indexes in the switch namespace are chosen, not found: programs and tools compute them.
-constexpr int kPortIndexBase = 100;
+constexpr int kPortIndexBase = LAB_PORT_IFINDEX;
 constexpr int kShaperIndexBase = 200;
 
 struct Shaping {

@@ -7,12 +7,13 @@
 #include <algorithm>
 #include <set>
 
+#include "fault/fault.h"
 #include "units.h"
 
 namespace mlnet::lab {
 namespace {
 
-constexpr size_t kHostsMax = 64;
+constexpr size_t kHostsMax = LAB_HOSTS_MAX;
 
 // A key of the file that no version of the format knows is a typing error, never ignored.
 Result<void> CheckKeys(const YAML::Node& node, const std::string& where, const std::set<std::string>& known) {

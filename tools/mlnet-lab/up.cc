@@ -12,6 +12,7 @@
 #include "base/errno_error.h"
 #include "commands.h"
 #include "daemons.h"
+#include "faults.h"
 #include "network.h"
 #include "ports.h"
 #include "teardown.h"
@@ -134,6 +135,8 @@ Result<void> Build(const Paths& paths, State& state, bool quiet) {
   if (state.has_daemons) {
     if (auto r = StartDaemons(paths, state.topology, quiet); !r) return r;
   }
+  // Last, so that a lossy lab comes up as surely as any other.
+  if (auto r = ApplyFaults(paths, state.topology, nullptr); !r) return r;
   if (stop_requested) return Err(ErrorCode::kCancelled, "interrupted");
   state.is_ready = true;
   return SaveState(paths, state);

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Between the lab and its fault programs: one entry of the map lab_links per direction of a link.
+ * Interface indexes in the switch namespace are given out by the lab, so that both sides compute them.
+ */
+#ifndef MLNET_LAB_FAULT_H
+#define MLNET_LAB_FAULT_H
+
+#include <linux/types.h>
+
+#define LAB_HOSTS_MAX 64
+#define LAB_PORT_IFINDEX 100 /* + host: the host's port on the switch */
+#define LAB_TAP_IFINDEX 300  /* + 2 * host + direction: where the delay line holds frames */
+#define LAB_TX 0	     /* what the host sends */
+#define LAB_RX 1	     /* what the host receives */
+
+struct lab_link {
+	/* Configuration; written by mlnet-lab, read by the programs and by the delay line. */
+	__u32 loss_ppm;
+	__u32 duplicate_ppm;
+	__u32 reorder_ppm;
+	__u32 corrupt_ppm;
+	__u32 hold_us; /* how long the delay line keeps a frame */
+	__u32 hold_all; /* 1: every frame is held, but for those chosen to be reordered; 0: only those */
+	__u64 seed;
+	/* Written by the programs. `frames` is also the index of the next frame's random numbers. */
+	__u64 frames;
+	__u64 lost;
+	__u64 duplicated;
+	__u64 reordered;
+	__u64 corrupted;
+	__u64 held;
+};
+
+#endif /* MLNET_LAB_FAULT_H */
