@@ -113,6 +113,11 @@ bool IsConnected(const JobView& view) {
   return std::any_of(view.members.begin(), view.members.end(), [](const auto& m) { return m.connected; });
 }
 
+bool IsForgotten(const JobView& view) {
+  if (view.job.state == kJoining) return view.members.empty() && (view.job.deleted || !view.job.declared);
+  return view.job.deleted && HasEnded(view.job) && !IsConnected(view);
+}
+
 Error FailureOf(const JobRecord& job) {
   return Error{ErrorCodeFromName(job.code).value_or(ErrorCode::kSystem), job.reason, job.hint};
 }

@@ -48,6 +48,8 @@ Error MismatchError(const JobView& view);
 bool IsActive(const JobRecord& job);  // preparing or ready: hosts hold resources for it
 bool HasEnded(const JobRecord& job);  // failed or closed
 bool IsConnected(const JobView& view);
+/// Nobody will ask for it again: deleted and left, or joined by ranks that all went away before it began.
+bool IsForgotten(const JobView& view);
 Error FailureOf(const JobRecord& job);
 
 /// "1, 3".

@@ -134,5 +134,6 @@ struct JobView {
   std::vector<MemberRecord> members;  // by rank
   std::vector<JobHostRecord> hosts;
 };
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobView, job, members, hosts)
 
 }  // namespace mlnet::control

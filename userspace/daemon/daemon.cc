@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/daemon.h"
+
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <systemd/sd-daemon.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+
+#include "base/errno_error.h"
+#include "control/job.h"
+
+namespace mlnet::daemon {
+namespace {
+
+// How soon a change that another daemon made is seen.
+constexpr int kPendingMs = 20;  // somebody waits for it
+constexpr int kActiveMs = 50;
+constexpr int kIdleMs = 100;
+
+Result<Fd> BlockSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGTERM, SIGINT}) sigaddset(&set, signal);
+  ::sigprocmask(SIG_BLOCK, &set, nullptr);
+  Fd fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd) return tl::make_unexpected(ErrnoError("signalfd", errno));
+  return fd;
+}
+
+Result<void> Watch(int epoll, int fd) {
+  epoll_event event{EPOLLIN, {.fd = fd}};
+  if (::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) != 0) return tl::make_unexpected(ErrnoError("epoll_ctl", errno));
+  return {};
+}
+
+}  // namespace
+
+uint64_t NowMs() {
+  using namespace std::chrono;
+  return static_cast<uint64_t>(duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count());
+}
+
+Daemon::Daemon(control::Config config, Store store, datapath::PinFolder pins, datapath::Program program, rpc::Server server)
+    : config_(std::move(config)),
+      store_(std::move(store)),
+      pins_(std::move(pins)),
+      program_(std::move(program)),
+      ifaces_(program_, pins_.path()),
+      jobs_(program_, ifaces_, config_.host),
+      server_(std::move(server)) {}
+
+Daemon::~Daemon() = default;
+
+Result<std::unique_ptr<Daemon>> Daemon::Start(const control::Config& config) {
+  auto pins = datapath::PinFolder::Take(config.pin_root, config.instance);
+  if (!pins) return tl::make_unexpected(pins.error());
+  auto program = datapath::Program::Load({config.port, config.slots});
+  if (!program) return tl::make_unexpected(program.error());
+  if (auto ok = program->Pin(pins->path()); !ok) return tl::make_unexpected(ok.error());
+  auto store = Store::Open(config.store);
+  if (!store) return tl::make_unexpected(store.error());
+  std::error_code ec;
+  std::filesystem::create_directories(std::filesystem::path(config.socket).parent_path(), ec);
+  auto server = rpc::Server::Listen(config.socket, config.socket_mode);
+  if (!server) return tl::make_unexpected(server.error());
+  std::unique_ptr<Daemon> daemon(
+      new Daemon(config, std::move(*store), std::move(*pins), std::move(*program), std::move(*server)));
+  if (auto ok = daemon->Open(); !ok) return tl::make_unexpected(ok.error());
+  return daemon;
+}
+
+Result<void> Daemon::Open() {
+  started_ms_ = NowMs();
+  auto events = datapath::EventReader::Open(program_, [this](const mlnet_event& e) { OnEvent(e); });
+  if (!events) return tl::make_unexpected(events.error());
+  events_ = std::move(*events);
+  auto signals = BlockSignals();
+  if (!signals) return tl::make_unexpected(signals.error());
+  signals_ = std::move(*signals);
+  epoll_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll_) return tl::make_unexpected(ErrnoError("epoll_create1", errno));
+  for (const int fd : {server_.poll_fd(), events_->poll_fd(), signals_.get()}) {
+    if (auto ok = Watch(epoll_.get(), fd); !ok) return ok;
+  }
+  for (const control::IfaceConfig& iface : config_.ifaces) ifaces_.Want(iface);
+  if (auto ok = DropOldMemberships(); !ok) return ok;
+  Pass();
+  return {};
+}
+
+// Connections and maps of an earlier daemon on this host are gone; the jobs that stood on them end by name.
+Result<void> Daemon::DropOldMemberships() {
+  auto snapshot = store_.Load();
+  if (!snapshot) return tl::make_unexpected(snapshot.error());
+  for (const control::JobView& old : snapshot->jobs) {
+    auto done = store_.UpdateJob(old.job.name, [&](std::optional<control::JobView>& view) -> Result<void> {
+      if (!view) return {};
+      if (IsActive(view->job) && Involves(view->job.plan, config_.host)) {
+        Fail(*view, Error{ErrorCode::kUnavailable, "mlnetd on host " + config_.host + " was restarted", "start the job again"}, {},
+             NowMs());
+      }
+      const auto members = view->members;
+      for (const control::MemberRecord& m : members) {
+        if (m.host == config_.host) MemberGone(*view, m.rank, false, NowMs());
+      }
+      return {};
+    });
+    if (!done) return done;
+  }
+  return {};
+}
+
+int Daemon::WaitMs() const {
+  const bool is_pending = std::any_of(sessions_.begin(), sessions_.end(), [](const auto& s) { return s.second.request_id != 0; });
+  if (is_pending) return kPendingMs;
+  int wait = jobs_.empty() ? kIdleMs : kActiveMs;
+  for (const control::JobView& view : snapshot_.jobs) {
+    const bool is_opening = view.job.state == control::kPreparing || (view.job.state == control::kJoining && !view.members.empty());
+    if (is_opening || (view.job.mismatch_ms != 0 && !HasEnded(view.job))) wait = kPendingMs;
+  }
+  return wait;
+}
+
+Result<void> Daemon::Run() {
+  ::sd_notifyf(0, "READY=1\nSTATUS=host %s, %zu interfaces", config_.host.c_str(), config_.ifaces.size());
+  spdlog::info("mlnetd {} is ready: host {}, socket {}", MLNET_VERSION, config_.host, config_.socket);
+  std::array<epoll_event, 8> events;
+  for (;;) {
+    const int n = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), WaitMs());
+    if (n < 0 && errno != EINTR) return tl::make_unexpected(ErrnoError("epoll_wait", errno));
+    signalfd_siginfo signal;
+    if (::read(signals_.get(), &signal, sizeof(signal)) == sizeof(signal)) {
+      spdlog::info("stopping on signal {}", signal.ssi_signo);
+      break;
+    }
+    server_.Dispatch(*this);
+    events_->Dispatch();
+    Pass();
+  }
+  Stop();
+  return {};
+}
+
+void Daemon::Stop() {
+  ::sd_notify(0, "STOPPING=1");
+  const Error stopping{ErrorCode::kUnavailable, "mlnetd on host " + config_.host + " is stopping", "start it again, then the job"};
+  for (const control::JobView& view : snapshot_.jobs) {
+    if (IsActive(view.job) && Involves(view.job.plan, config_.host)) FailJob(view, stopping, {});
+  }
+  if (auto snapshot = store_.Load()) snapshot_ = std::move(*snapshot);
+  ServeSessions();
+  for (const auto& [peer, session] : std::map(sessions_)) EndSession(peer, /*orderly=*/true);
+  while (!jobs_.all().empty()) Uninstall(jobs_.all().begin()->first);
+  Flush();
+  control::HostRecord gone = published_;
+  gone.running = false;
+  for (control::IfaceRecord& iface : gone.ifaces) iface.attached = false;
+  if (auto ok = store_.SaveHost(gone); !ok) spdlog::warn("{}", ok.error().ToString());
+  pins_.Remove(ifaces_.KeepsLinks());
+}
+
+}  // namespace mlnet::daemon

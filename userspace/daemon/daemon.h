@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// mlnetd: one thread that makes this host equal to what the store says, and answers its socket.
+//   daemon.cc            start, event loop, stop
+//   reconcile.cc         one pass: store -> maps, and the decisions of jobs
+//   rank_methods.cc      join, report, describe, abort, leave; a connection is a membership
+//   operator_methods.cc  what mlnetctl asks
+// DESIGN.md beside this file has the loop, the states and the store's schema.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "control/config.h"
+#include "daemon/fan_probe.h"
+#include "daemon/ifaces.h"
+#include "daemon/local_jobs.h"
+#include "daemon/store.h"
+#include "datapath/events.h"
+#include "datapath/pins.h"
+#include "datapath/program.h"
+#include "rpc/server.h"
+
+namespace mlnet::daemon {
+
+/// A local rank: a connection that called join.
+struct RankSession {
+  std::string job;
+  uint64_t incarnation = 0;
+  int rank = 0;
+  uint64_t request_id = 0;   // of the join that waits for its answer; 0: answered
+  uint64_t joined_ms = 0;
+  uint64_t deadline_ms = 0;
+  bool was_told = false;     // that the job failed
+  bool was_asked = false;    // what it is calling, after a mismatch
+  control::Json report;      // its latest counters
+  bool has_news = false;     // report is not in the store yet
+};
+
+class Daemon : private rpc::ServerHandler {
+ public:
+  static Result<std::unique_ptr<Daemon>> Start(const control::Config& config);
+  ~Daemon() override;
+
+  /// Until SIGTERM or SIGINT.
+  Result<void> Run();
+
+ private:
+  Daemon(control::Config config, Store store, datapath::PinFolder pins, datapath::Program program, rpc::Server server);
+  Result<void> Open();
+  Result<void> DropOldMemberships();
+  int WaitMs() const;
+  void Stop();
+
+  // reconcile.cc
+  void Pass();
+  void PublishHost();
+  bool Step(const control::JobView& view);
+  void RemoveGone();
+  bool PlanIfFull(const control::JobView& view);
+  bool InstallIfNeeded(const control::JobView& view);
+  bool FinishPreparing(const control::JobView& view);
+  bool EndIfBroken(const control::JobView& view);
+  void Uninstall(const std::string& name);
+  void ServeSessions();
+  void ServeSession(rpc::PeerId peer, RankSession& session, const control::JobView* view);
+  void Flush();
+  void OnEvent(const mlnet_event& event);
+  const control::JobView* FindJob(const std::string& name) const;
+  /// A write transaction on a job that must still be of this incarnation; true when it could be made.
+  bool Change(const std::string& name, uint64_t incarnation, const std::function<void(control::JobView&)>& change);
+  bool FailJob(const control::JobView& view, const Error& error, std::vector<int> ranks);
+
+  // rank_methods.cc
+  void OnRequest(rpc::PeerId peer, const rpc::PeerInfo& info, rpc::Request request) override;
+  void OnClosed(rpc::PeerId peer) override;
+  Result<void> OnJoin(rpc::PeerId peer, const rpc::PeerInfo& info, const rpc::Request& request);
+  bool OnRankMethod(rpc::PeerId peer, const rpc::Request& request);
+  void OnDescribe(const RankSession& session, const rpc::Request& request);
+  void OnAbort(const RankSession& session, const rpc::Request& request);
+  void EndSession(rpc::PeerId peer, bool orderly);
+  void AnswerJoin(rpc::PeerId peer, RankSession& session, const control::JobView& view);
+
+  // operator_methods.cc
+  Result<control::Json> OperatorMethod(const rpc::Request& request);
+  Result<control::Json> Status();
+  Result<control::Json> IfaceAttach(const control::Json& params);
+  Result<control::Json> IfaceDetach(const control::Json& params);
+  Result<control::Json> JobCreate(const control::Json& params);
+  Result<control::Json> JobSet(const control::Json& params);
+  Result<control::Json> JobShow(const control::Json& params);
+  Result<control::Json> JobDelete(const control::Json& params);
+  Result<control::Json> Stats(const control::Json& params);
+  Result<control::Json> ShowJob(const std::string& name);
+  std::vector<Store::Counters> CountersOf(const control::JobView& view);
+  Result<void> UpdateKnownJob(const std::string& name, const std::function<Result<void>(control::JobView&)>& change);
+
+  control::Config config_;
+  Store store_;
+  datapath::PinFolder pins_;
+  datapath::Program program_;
+  Ifaces ifaces_;
+  LocalJobs jobs_;
+  rpc::Server server_;
+  std::optional<datapath::EventReader> events_;
+  std::map<rpc::PeerId, RankSession> sessions_;
+  std::map<std::string, FanProbe> probes_;  // of jobs that are prepared and summed here
+  std::map<std::string, control::JobSpec> policies_;  // as last told to local ranks
+  Snapshot snapshot_;
+  control::HostRecord published_;
+  bool is_published_ = false;
+  Fd epoll_;
+  Fd signals_;
+  uint64_t started_ms_ = 0;
+  uint64_t next_flush_ms_ = 0;
+  uint64_t next_reconcile_ms_ = 0;
+};
+
+/// Wall clock: heartbeats are compared between hosts.
+uint64_t NowMs();
+
+}  // namespace mlnet::daemon

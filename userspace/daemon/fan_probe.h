@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds out whether multicast arrives at every worker host of a job, before its first result is sent.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "control/model.h"
+
+namespace mlnet::daemon {
+
+inline constexpr uint64_t kPingEveryMs = 20;
+inline constexpr uint64_t kPingForMs = 400;  // twenty chances: loss alone does not decide
+
+struct FanDecision {
+  std::string fan;  // direct, multicast, unicast; empty: the job must fail
+  std::string why;
+};
+
+class FanProbe {
+ public:
+  explicit FanProbe(uint64_t now_ms) : started_ms_(now_ms) {}
+
+  /// What to use, once it is known.
+  std::optional<FanDecision> Decide(const control::JobView& view, uint64_t now_ms) const;
+  /// Whether a PING is due; counts it as sent.
+  bool IsPingDue(uint64_t now_ms);
+  uint64_t num_pings() const { return num_pings_; }
+
+ private:
+  uint64_t started_ms_;
+  uint64_t last_ping_ms_ = 0;
+  uint64_t num_pings_ = 0;
+};
+
+}  // namespace mlnet::daemon

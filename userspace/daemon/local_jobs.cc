@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/local_jobs.h"
+
+#include <spdlog/spdlog.h>
+
+#include "control/plan.h"
+#include "datapath/stats.h"
+#include "wire/verdicts.h"
+
+namespace mlnet::daemon {
+
+using control::HostIds;
+using control::IdPool;
+using control::Json;
+using control::Plan;
+
+LocalJobs::Pools::Pools(uint32_t num_slots)
+    : slots(num_slots),
+      links(MLNET_LINKS_MAX),
+      words(1, MLNET_WORDS_MAPS_MAX - 1),
+      inboxes(1, MLNET_INBOXES_MAX - 1),
+      rings(1, MLNET_RINGS_MAX - 1),
+      fans(1, MLNET_FANS_MAX - 1),
+      stats(1, MLNET_STATS_MAX - 1) {}
+
+class Holding {
+ public:
+  Holding(std::shared_ptr<LocalJobs::Pools> pools, const Plan& plan)
+      : pools_(std::move(pools)), slots_((1u << plan.log2_slots) * plan.classes), links_(static_cast<uint32_t>(plan.children.size())) {}
+  Holding(const Holding&) = delete;
+  Holding& operator=(const Holding&) = delete;
+
+  ~Holding() {
+    if (has_slots_) pools_->slots.Give(ids.slot_base, slots_);
+    if (has_links_) pools_->links.Give(ids.link_base, links_);
+    for (const uint32_t id : ids.words) pools_->words.Give(id);
+    for (const uint32_t id : ids.rings) pools_->rings.Give(id);
+    if (ids.inbox != 0) pools_->inboxes.Give(ids.inbox);
+    if (ids.fan != 0) pools_->fans.Give(ids.fan);
+    if (ids.stats != 0) pools_->stats.Give(ids.stats);
+  }
+
+  /// Each says what ran out; what was taken before goes back with the holding.
+  const char* TakeAggregator(const Plan& plan) {
+    const auto slot_base = pools_->slots.Take(slots_);
+    if (!slot_base) return "slots";
+    ids.slot_base = *slot_base;
+    has_slots_ = true;
+    const auto link_base = pools_->links.Take(links_);
+    if (!link_base) return "link entries";
+    ids.link_base = *link_base;
+    has_links_ = true;
+    for (uint32_t c = 0; c < plan.classes; ++c) {
+      if (!TakeInto(pools_->words, ids.words.emplace_back())) return "word maps";
+    }
+    return WorkerHosts(plan).size() > 1 && !TakeInto(pools_->fans, ids.fan) ? "fan-out maps" : nullptr;
+  }
+  const char* TakeWorker(size_t num_ranks) {
+    if (!TakeInto(pools_->inboxes, ids.inbox)) return "inboxes";
+    for (size_t i = 0; i < num_ranks; ++i) {
+      if (!TakeInto(pools_->rings, ids.rings.emplace_back())) return "notice rings";
+    }
+    return nullptr;
+  }
+  const char* TakeStats() { return TakeInto(pools_->stats, ids.stats) ? nullptr : "counters"; }
+
+  HostIds ids;
+
+ private:
+  static bool TakeInto(IdPool& pool, uint32_t& id) {
+    const auto taken = pool.Take();
+    id = taken.value_or(0);
+    return taken.has_value();
+  }
+
+  std::shared_ptr<LocalJobs::Pools> pools_;
+  uint32_t slots_, links_;
+  bool has_slots_ = false, has_links_ = false;
+};
+
+LocalJobs::LocalJobs(const datapath::Program& program, const Ifaces& ifaces, std::string host)
+    : program_(program), ifaces_(ifaces), host_(std::move(host)), pools_(std::make_shared<Pools>(program.config().slots)) {}
+
+Result<std::shared_ptr<Holding>> LocalJobs::Take(const Plan& plan) const {
+  auto holding = std::make_shared<Holding>(pools_, plan);
+  const size_t num_ranks = LocalRanks(plan, host_).size();
+  const char* lacking = holding->TakeStats();
+  if (lacking == nullptr && plan.aggregator == host_) lacking = holding->TakeAggregator(plan);
+  if (lacking == nullptr && num_ranks > 0) lacking = holding->TakeWorker(num_ranks);
+  if (lacking != nullptr) {
+    return Err(ErrorCode::kUnavailable, "host " + host_ + " has no " + lacking + " left", "end other jobs, or use fewer slots");
+  }
+  return holding;
+}
+
+Result<void> LocalJobs::Install(const control::JobView& view) {
+  const Plan& plan = view.job.plan;
+  auto holding = Take(plan);
+  if (!holding) return tl::make_unexpected(holding.error());
+  const HostIds& ids = (*holding)->ids;
+  const uint32_t slots = 1u << plan.log2_slots;
+  LocalJob job;
+  job.incarnation = view.job.incarnation;
+  job.plan = plan;
+  job.ranks = LocalRanks(plan, host_);
+  job.holding = *holding;
+  datapath::HostJobSpec spec;
+  spec.job_id = plan.job_id;
+  spec.node = MakeNode(plan, host_, ids, /*multicast=*/false);
+  spec.slot_base = ids.slot_base;
+  spec.num_slots = slots * plan.classes;
+  spec.words_ids = ids.words;
+  spec.words_entries = 2 * slots;
+  spec.fan_ifindex = ifaces_.Ifindex(plan.aggregator_iface);
+  spec.inbox_cells = InboxCells(plan);
+  spec.ring_ids = ids.rings;
+  auto kernel = datapath::HostJob::Install(program_, spec);
+  if (!kernel) return tl::make_unexpected(kernel.error());
+  job.kernel = std::make_unique<datapath::HostJob>(std::move(*kernel));
+  if (!job.ranks.empty() && view.job.spec.multicast != "off") {
+    const control::PlanChild& own = plan.children[static_cast<size_t>(job.ranks.front())];
+    auto membership = Membership::Take(plan.group, ifaces_.Ifindex(own.iface));
+    // Not fatal: the probe will not arrive here, and the job uses copies.
+    if (membership) job.membership = std::move(*membership);
+    else spdlog::warn("job {}: {}", view.job.name, membership.error().ToString());
+  }
+  spdlog::info("job {}: installed, id {}, epoch {}{}{}", view.job.name, plan.job_id, plan.epoch,
+               plan.aggregator == host_ ? ", sums here" : "", job.ranks.empty() ? "" : ", ranks " + std::to_string(job.ranks.size()));
+  jobs_[view.job.name] = std::move(job);
+  return {};
+}
+
+void LocalJobs::Uninstall(const std::string& name) {
+  const auto it = jobs_.find(name);
+  if (it == jobs_.end()) return;
+  if (const auto stats = datapath::ReadStats(program_, it->second.holding->ids.stats)) datapath::AddStats(retired_, *stats);
+  jobs_.erase(it);
+  spdlog::info("job {}: removed", name);
+}
+
+LocalJob* LocalJobs::Find(const std::string& name) {
+  const auto it = jobs_.find(name);
+  return it == jobs_.end() ? nullptr : &it->second;
+}
+
+Result<void> LocalJobs::UseMulticast(LocalJob& job) {
+  return job.kernel->SetNode(MakeNode(job.plan, host_, job.holding->ids, /*multicast=*/true));
+}
+
+uint32_t LocalJobs::SlotsFree() const { return pools_->slots.LongestFree(); }
+
+Json LocalJobs::Counters(const LocalJob& job) const {
+  const auto stats = datapath::ReadStats(program_, job.holding->ids.stats);
+  Json counters = StatsToJson(stats.value_or(mlnet_stats{}));
+  if (job.plan.aggregator != host_) return counters;
+  counters["lag"] = Json::array();
+  for (size_t child = 0; child < job.plan.children.size(); ++child) {
+    const auto link = datapath::ReadLink(program_, job.holding->ids.link_base + static_cast<uint32_t>(child));
+    if (!link) continue;
+    const double mean_us = link->lag_count == 0 ? 0.0 : static_cast<double>(link->lag_ns) / static_cast<double>(link->lag_count) / 1e3;
+    counters["lag"].push_back({{"child", child}, {"rank", job.plan.children[child].rank}, {"samples", link->lag_count},
+                               {"mean_us", mean_us}, {"last_ns", link->last_ns}});
+  }
+  return counters;
+}
+
+mlnet_stats LocalJobs::Total() const {
+  mlnet_stats total = datapath::ReadStats(program_, 0).value_or(mlnet_stats{});
+  datapath::AddStats(total, retired_);
+  for (const auto& [name, job] : jobs_) {
+    datapath::AddStats(total, datapath::ReadStats(program_, job.holding->ids.stats).value_or(mlnet_stats{}));
+  }
+  return total;
+}
+
+Json StatsToJson(const mlnet_stats& stats) {
+  Json verdicts = Json::object();
+  for (unsigned v = 0; v < MLNET_V_COUNT; ++v) {
+    const wire::VerdictInfo& info = wire::VerdictOf(v);
+    verdicts[info.name] = {{"count", stats.verdicts[v]}, {"action", info.action}, {"help", info.help}};
+  }
+  return {{"verdicts", verdicts},
+          {"bytes_in", stats.bytes_in},
+          {"contributions", stats.contributions},
+          {"words_summed", stats.words_summed},
+          {"results", stats.results}};
+}
+
+}  // namespace mlnet::daemon

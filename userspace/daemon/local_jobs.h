@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// The jobs that are installed in this host's maps, and which ids and ranges each one holds.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "control/allocator.h"
+#include "control/model.h"
+#include "control/node.h"
+#include "daemon/ifaces.h"
+#include "daemon/multicast.h"
+#include "datapath/host_job.h"
+#include "datapath/program.h"
+
+namespace mlnet::daemon {
+
+/// What the host gave a job; given back when it is destroyed.
+class Holding;
+
+struct LocalJob {
+  uint64_t incarnation = 0;
+  control::Plan plan;
+  std::vector<int> ranks;  // local index -> rank
+  std::shared_ptr<Holding> holding;
+  std::optional<Membership> membership;
+  std::unique_ptr<datapath::HostJob> kernel;  // destroyed first: nothing of it may be given away before
+};
+
+class LocalJobs {
+ public:
+  LocalJobs(const datapath::Program& program, const Ifaces& ifaces, std::string host);
+
+  /// kUnavailable names what the host has not enough of.
+  Result<void> Install(const control::JobView& view);
+  void Uninstall(const std::string& name);
+
+  LocalJob* Find(const std::string& name);
+  std::map<std::string, LocalJob>& all() { return jobs_; }
+  bool empty() const { return jobs_.empty(); }
+
+  /// Results go by multicast from here on.
+  Result<void> UseMulticast(LocalJob& job);
+
+  /// Counters of one job on this host; lag per child where it sums.
+  control::Json Counters(const LocalJob& job) const;
+  /// Counters of this host since it started, whatever the job.
+  mlnet_stats Total() const;
+  uint32_t SlotsFree() const;
+
+ private:
+  friend class Holding;
+  struct Pools {
+    explicit Pools(uint32_t num_slots);
+    control::RangePool slots, links;
+    control::IdPool words, inboxes, rings, fans, stats;
+  };
+  Result<std::shared_ptr<Holding>> Take(const control::Plan& plan) const;
+
+  const datapath::Program& program_;
+  const Ifaces& ifaces_;
+  std::string host_;
+  std::shared_ptr<Pools> pools_;
+  std::map<std::string, LocalJob> jobs_;
+  mlnet_stats retired_{};  // of jobs that are gone
+};
+
+/// {verdicts {NAME: {count, action, help}}, bytes_in, contributions, words_summed, results}.
+control::Json StatsToJson(const mlnet_stats& stats);
+
+}  // namespace mlnet::daemon

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plain sockets of the multicast side: membership of a group, and PINGs to it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/fd.h"
+#include "mlnet/error.h"
+
+namespace mlnet::daemon {
+
+/// While it lives the kernel answers IGMP queries and the NIC lets the group's frames in.
+class Membership {
+ public:
+  static Result<Membership> Take(const std::string& group, int ifindex);
+
+ private:
+  explicit Membership(Fd socket) : socket_(std::move(socket)) {}
+  Fd socket_;
+};
+
+struct Ping {
+  std::string group;
+  std::string from;  // own address: the NIC that it leaves by
+  uint16_t port = 0;
+  uint16_t job = 0;
+  uint16_t epoch = 0;
+  uint64_t nonce = 0;
+};
+Result<void> SendPing(const Ping& ping);
+
+}  // namespace mlnet::daemon

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// What mlnetctl asks: state, interfaces, jobs, counters.
+#include <unistd.h>
+
+#include <map>
+
+#include "control/job.h"
+#include "daemon/daemon.h"
+#include "daemon/probe.h"
+#include "daemon/views.h"
+#include "datapath/netdev.h"
+
+namespace mlnet::daemon {
+
+using control::Json;
+using control::JobView;
+
+namespace {
+
+Error NoSuchJob(const std::string& name) {
+  return Error{ErrorCode::kUnavailable, "there is no job '" + name + "'", "mlnetctl job list"};
+}
+
+Json JobSummaries(const Snapshot& snapshot) {
+  Json jobs = Json::array();
+  for (const JobView& view : snapshot.jobs) {
+    if (!view.job.deleted) jobs.push_back(JobSummary(view));
+  }
+  return jobs;
+}
+
+// Takes the members that are there; `spec` keeps its values for the others.
+Result<void> ReadSpec(const Json& params, control::JobSpec& spec) {
+  const auto number = [&](const char* key, uint32_t& out) -> Result<void> {
+    auto value = rpc::GetOr<uint32_t>(params, key, out);
+    if (!value) return tl::make_unexpected(value.error());
+    out = *value;
+    return {};
+  };
+  for (const auto& [key, out] : std::map<const char*, uint32_t*>{{"slots", &spec.slots},
+                                                                 {"classes", &spec.classes},
+                                                                 {"timeout_ms", &spec.timeout_ms},
+                                                                 {"deadline_ms", &spec.deadline_ms},
+                                                                 {"rto_min_us", &spec.rto_min_us},
+                                                                 {"rto_max_us", &spec.rto_max_us},
+                                                                 {"window_first", &spec.window_first}}) {
+    if (auto ok = number(key, *out); !ok) return ok;
+  }
+  auto multicast = rpc::GetOr<std::string>(params, "multicast", spec.multicast);
+  if (!multicast) return tl::make_unexpected(multicast.error());
+  spec.multicast = *multicast;
+  return control::CheckSpec(spec);
+}
+
+Json Version(const control::Config& config) {
+  return {{"schema", "mlnet.version/1"}, {"version", MLNET_VERSION},   {"abi", MLNET_ABI_VERSION}, {"proto", MLNET_PROTO_VERSION},
+          {"libbpf", datapath::LibbpfVersion()}, {"instance", config.instance}, {"host", config.host}};
+}
+
+}  // namespace
+
+Result<Json> Daemon::OperatorMethod(const rpc::Request& request) {
+  using Method = Result<Json> (Daemon::*)(const Json&);
+  static const std::map<std::string, Method> kMethods = {
+      {"iface.attach", &Daemon::IfaceAttach}, {"iface.detach", &Daemon::IfaceDetach}, {"job.create", &Daemon::JobCreate},
+      {"job.set", &Daemon::JobSet},           {"job.show", &Daemon::JobShow},         {"job.delete", &Daemon::JobDelete},
+      {"stats", &Daemon::Stats}};
+  // What is asked for may have been decided elsewhere a moment ago.
+  if (auto fresh = store_.Load()) snapshot_ = std::move(*fresh);
+  if (request.method == "version") return Version(config_);
+  if (request.method == "status") return Status();
+  if (request.method == "iface.list") return Json{{"schema", "mlnet.iface.list/1"}, {"ifaces", ifaces_.List()}};
+  if (request.method == "job.list") return Json{{"schema", "mlnet.job.list/1"}, {"jobs", JobSummaries(snapshot_)}};
+  if (request.method == "probe") return ProbeKernel(ifaces_.List());
+  const auto it = kMethods.find(request.method);
+  if (it == kMethods.end()) {
+    return Err(ErrorCode::kInvalidArgument, "unknown method '" + request.method + "'", "is mlnetctl newer than mlnetd?");
+  }
+  return (this->*it->second)(request.params);
+}
+
+Result<Json> Daemon::Status() {
+  const Json problems = ifaces_.Problems();
+  return Json{{"schema", "mlnet.status/1"},
+              {"state", problems.empty() ? "ok" : "degraded"},
+              {"problems", problems},
+              {"host", config_.host},
+              {"instance", config_.instance},
+              {"pid", ::getpid()},
+              {"uptime_s", (NowMs() - started_ms_) / 1000},
+              {"ifaces", ifaces_.List()},
+              {"jobs", JobSummaries(snapshot_)},
+              {"store", config_.store}};
+}
+
+Result<Json> Daemon::IfaceAttach(const Json& params) {
+  auto name = rpc::Get<std::string>(params, "name");
+  if (!name) return tl::make_unexpected(name.error());
+  control::IfaceConfig config;
+  config.name = *name;
+  auto mode = rpc::GetOr<std::string>(params, "mode", config.mode);
+  auto share = rpc::GetOr<std::string>(params, "share", config.share);
+  auto aggregator = rpc::GetOr<bool>(params, "aggregator", false);
+  if (!mode) return tl::make_unexpected(mode.error());
+  if (!share) return tl::make_unexpected(share.error());
+  if (!aggregator) return tl::make_unexpected(aggregator.error());
+  if (*mode != "native" && *mode != "generic" && *mode != "auto") {
+    return Err(ErrorCode::kInvalidArgument, "mode is '" + *mode + "', must be one of: native, generic, auto");
+  }
+  if (*share != "exclusive" && *share != "shared") {
+    return Err(ErrorCode::kInvalidArgument, "share is '" + *share + "', must be one of: exclusive, shared");
+  }
+  config.mode = *mode;
+  config.share = *share;
+  config.aggregator = *aggregator;
+  if (auto ok = ifaces_.Attach(config); !ok) return tl::make_unexpected(ok.error());
+  PublishHost();
+  Json shown = ifaces_.Show(*name);
+  shown["schema"] = "mlnet.iface/1";
+  return shown;
+}
+
+Result<Json> Daemon::IfaceDetach(const Json& params) {
+  auto name = rpc::Get<std::string>(params, "name");
+  if (!name) return tl::make_unexpected(name.error());
+  for (const auto& [job, local] : jobs_.all()) {
+    const bool sums = local.plan.aggregator == config_.host && local.plan.aggregator_iface == *name;
+    const bool delivers = !local.ranks.empty() && local.plan.children[static_cast<size_t>(local.ranks.front())].iface == *name;
+    if (sums || delivers) {
+      return Err(ErrorCode::kConflict, *name + " is in use by job '" + job + "'", "end the job first: mlnetctl job delete " + job);
+    }
+  }
+  if (auto ok = ifaces_.Detach(*name); !ok) return tl::make_unexpected(ok.error());
+  PublishHost();
+  Json shown = ifaces_.Show(*name);
+  shown["schema"] = "mlnet.iface/1";
+  return shown;
+}
+
+Result<Json> Daemon::JobCreate(const Json& params) {
+  auto name = rpc::Get<std::string>(params, "name");
+  auto world_size = rpc::Get<int>(params, "world_size");
+  if (!name) return tl::make_unexpected(name.error());
+  if (!world_size) return tl::make_unexpected(world_size.error());
+  if (!control::IsName(*name)) {
+    return Err(ErrorCode::kInvalidArgument, "job name '" + *name + "' is not 1 to 63 of A-Z a-z 0-9 . _ -");
+  }
+  if (*world_size < 1 || *world_size > MLNET_CHILDREN_MAX) {
+    return Err(ErrorCode::kInvalidArgument, "world_size is " + std::to_string(*world_size) + ", must be 1 to 64");
+  }
+  control::JobSpec spec = config_.job;
+  if (auto ok = ReadSpec(params, spec); !ok) return tl::make_unexpected(ok.error());
+  auto created = store_.UpdateJob(*name, [&](std::optional<JobView>& view) -> Result<void> {
+    if (view && !HasEnded(view->job)) {
+      return Err(ErrorCode::kConflict, "job '" + *name + "' exists and is " + view->job.state, "mlnetctl job delete " + *name);
+    }
+    if (view && IsConnected(*view)) {
+      return Err(ErrorCode::kConflict, "job '" + *name + "' is " + view->job.state + ", but ranks have not left it yet", "");
+    }
+    JobView fresh;
+    fresh.job.name = *name;
+    fresh.job.incarnation = NowMs();
+    fresh.job.world_size = *world_size;
+    fresh.job.declared = true;
+    fresh.job.spec = spec;
+    fresh.job.job_id = view ? view->job.job_id : 0;
+    view = std::move(fresh);
+    return {};
+  });
+  if (!created) return tl::make_unexpected(created.error());
+  return ShowJob(*name);
+}
+
+Result<void> Daemon::UpdateKnownJob(const std::string& name, const std::function<Result<void>(JobView&)>& change) {
+  return store_.UpdateJob(name, [&](std::optional<JobView>& view) -> Result<void> {
+    if (!view || view->job.deleted) return tl::make_unexpected(NoSuchJob(name));
+    return change(*view);
+  });
+}
+
+Result<Json> Daemon::JobSet(const Json& params) {
+  auto name = rpc::Get<std::string>(params, "name");
+  if (!name) return tl::make_unexpected(name.error());
+  auto set = UpdateKnownJob(*name, [&](JobView& view) -> Result<void> {
+    control::JobSpec spec = view.job.spec;
+    if (auto ok = ReadSpec(params, spec); !ok) return ok;
+    const bool is_shape_new = spec.slots != view.job.spec.slots || spec.classes != view.job.spec.classes ||
+                              spec.multicast != view.job.spec.multicast;
+    if (is_shape_new && IsActive(view.job)) {
+      return Err(ErrorCode::kConflict, "slots, classes and multicast of job '" + *name + "' cannot change while it runs",
+                 "only rto_min_us and rto_max_us are live");
+    }
+    view.job.spec = spec;
+    return {};
+  });
+  if (!set) return tl::make_unexpected(set.error());
+  return ShowJob(*name);
+}
+
+std::vector<Store::Counters> Daemon::CountersOf(const JobView& view) {
+  auto counters = store_.LoadCounters(view.job.name, view.job.incarnation).value_or(std::vector<Store::Counters>{});
+  return counters;
+}
+
+Result<Json> Daemon::ShowJob(const std::string& name) {
+  Flush();  // this host's own counters as of now
+  auto fresh = store_.Load();
+  if (!fresh) return tl::make_unexpected(fresh.error());
+  snapshot_ = std::move(*fresh);
+  const JobView* view = FindJob(name);
+  if (view == nullptr || view->job.deleted) return tl::make_unexpected(NoSuchJob(name));
+  return JobDetail(*view, CountersOf(*view));
+}
+
+Result<Json> Daemon::JobShow(const Json& params) {
+  auto name = rpc::Get<std::string>(params, "name");
+  if (!name) return tl::make_unexpected(name.error());
+  return ShowJob(*name);
+}
+
+Result<Json> Daemon::JobDelete(const Json& params) {
+  auto name = rpc::Get<std::string>(params, "name");
+  if (!name) return tl::make_unexpected(name.error());
+  auto shown = ShowJob(*name);
+  if (!shown) return shown;
+  auto deleted = UpdateKnownJob(*name, [&](JobView& view) -> Result<void> {
+    Fail(view, Error{ErrorCode::kCancelled, "job '" + *name + "' was deleted by an operator", ""}, {}, NowMs());
+    view.job.deleted = true;
+    return {};
+  });
+  if (!deleted) return tl::make_unexpected(deleted.error());
+  (*shown)["state"] = "deleted";
+  return shown;
+}
+
+Result<Json> Daemon::Stats(const Json& params) {
+  auto only = rpc::GetOr<std::string>(params, "job", "");
+  if (!only) return tl::make_unexpected(only.error());
+  Flush();
+  Json stats = StatsToJson(jobs_.Total());
+  stats["schema"] = "mlnet.stats/1";
+  stats["host"] = config_.host;
+  stats["jobs"] = Json::object();
+  for (const char* key : {"retransmits", "summed_in_kernel", "summed_in_user_space"}) stats[key] = uint64_t{0};
+  for (const JobView& view : snapshot_.jobs) {
+    if (view.job.deleted || (!only->empty() && view.job.name != *only)) continue;
+    const Json totals = JobTotals(CountersOf(view));
+    for (const char* key : {"retransmits", "summed_in_kernel", "summed_in_user_space"}) {
+      stats[key] = stats[key].get<uint64_t>() + totals[key].get<uint64_t>();
+    }
+    stats["jobs"][view.job.name] = totals;
+  }
+  if (!only->empty() && stats["jobs"].empty()) return tl::make_unexpected(NoSuchJob(*only));
+  if (only->empty()) return stats;
+  // One job: its counters on all hosts take the place of this host's.
+  const Json totals = stats["jobs"][*only];
+  for (const char* key : {"verdicts", "bytes_in", "contributions", "words_summed", "results"}) stats[key] = totals[key];
+  return stats;
+}
+
+}  // namespace mlnet::daemon

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ranks call. The connection is the membership: when it closes without leave, the rank is lost.
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "base/errno_error.h"
+#include "control/job.h"
+#include "daemon/daemon.h"
+
+namespace mlnet::daemon {
+
+using control::Json;
+using control::JobView;
+
+namespace {
+
+constexpr uint32_t kJoinTimeoutMaxMs = 24 * 3600 * 1000;
+
+struct JoinParams {
+  std::string job;
+  control::JoinRequest request;
+  uint32_t timeout_ms = 0;
+};
+
+Result<JoinParams> ReadJoin(const Json& params, uint32_t default_timeout_ms) {
+  auto job = rpc::Get<std::string>(params, "job");
+  auto rank = rpc::Get<int>(params, "rank");
+  auto world_size = rpc::Get<int>(params, "world_size");
+  auto timeout_ms = rpc::GetOr<uint32_t>(params, "timeout_ms", default_timeout_ms);
+  if (!job) return tl::make_unexpected(job.error());
+  if (!rank) return tl::make_unexpected(rank.error());
+  if (!world_size) return tl::make_unexpected(world_size.error());
+  if (!timeout_ms) return tl::make_unexpected(timeout_ms.error());
+  if (!control::IsName(*job)) {
+    return Err(ErrorCode::kInvalidArgument, "job name '" + *job + "' is not 1 to 63 of A-Z a-z 0-9 . _ -");
+  }
+  return JoinParams{*job, {*rank, *world_size, "", 0}, std::min(*timeout_ms, kJoinTimeoutMaxMs)};
+}
+
+}  // namespace
+
+void Daemon::OnRequest(rpc::PeerId peer, const rpc::PeerInfo& info, rpc::Request request) {
+  if (request.method == "join") {
+    if (auto ok = OnJoin(peer, info, request); !ok) {
+      spdlog::info("join by pid {} refused: {}", info.pid, ok.error().ToString());
+      server_.ReplyError(peer, request.id, ok.error());
+    }
+    return;
+  }
+  if (OnRankMethod(peer, request)) return;
+  auto result = OperatorMethod(request);
+  if (result) server_.Reply(peer, request.id, *result);
+  else server_.ReplyError(peer, request.id, result.error());
+}
+
+void Daemon::OnClosed(rpc::PeerId peer) { EndSession(peer, /*orderly=*/false); }
+
+Result<void> Daemon::OnJoin(rpc::PeerId peer, const rpc::PeerInfo& info, const rpc::Request& request) {
+  if (sessions_.contains(peer)) return Err(ErrorCode::kConflict, "this connection has joined a job already", "open another one");
+  auto params = ReadJoin(request.params, config_.job.timeout_ms);
+  if (!params) return tl::make_unexpected(params.error());
+  if (!ifaces_.AnyAttached()) {
+    const Json problems = ifaces_.Problems();
+    return Err(ErrorCode::kUnavailable,
+               "host " + config_.host + " has no attached interface: " + problems.front().value("message", ""),
+               problems.front().value("hint", "mlnetctl iface attach NAME"));
+  }
+  params->request.host = config_.host;
+  params->request.pid = info.pid;
+  RankSession session;
+  const uint64_t now_ms = NowMs();
+  auto joined = store_.UpdateJob(params->job, [&](std::optional<JobView>& view) -> Result<void> {
+    if (!view) {
+      view.emplace();
+      view->job.name = params->job;
+      view->job.incarnation = now_ms;  // never that of an earlier job of this name
+      view->job.spec = config_.job;
+    }
+    auto ok = Join(*view, params->request, now_ms);
+    session.incarnation = view->job.incarnation;
+    // A first rank that was refused leaves no job behind.
+    if (!ok && view->job.state == control::kJoining && view->members.empty() && !view->job.declared) view.reset();
+    return ok;
+  });
+  if (!joined) return joined;
+  session.job = params->job;
+  session.rank = params->request.rank;
+  session.request_id = request.id;
+  session.joined_ms = now_ms;
+  session.deadline_ms = now_ms + params->timeout_ms;
+  sessions_[peer] = std::move(session);
+  spdlog::info("job {}: rank {} of {} joined, pid {}", params->job, params->request.rank, params->request.world_size, info.pid);
+  return {};
+}
+
+void Daemon::AnswerJoin(rpc::PeerId peer, RankSession& session, const JobView& view) {
+  const LocalJob& local = *jobs_.Find(session.job);
+  const control::Plan& plan = view.job.plan;
+  const auto index = static_cast<size_t>(std::find(local.ranks.begin(), local.ranks.end(), session.rank) - local.ranks.begin());
+  Json pools = Json::array();
+  for (uint32_t c = 0; c < plan.classes; ++c) {
+    pools.push_back({{"class", c}, {"stream", 0}, {"log2_slots", plan.log2_slots},
+                     {"cell_base", local.kernel->node().pools[MLNET_CLASS_STREAM(c, 0)].cell_base}});
+  }
+  const Json result = {{"schema", "mlnet.join/1"},
+                       {"job", session.job},
+                       {"job_id", plan.job_id},
+                       {"epoch", plan.epoch},
+                       {"rank", session.rank},
+                       {"child", session.rank},
+                       {"world_size", view.job.world_size},
+                       {"local_index", index},
+                       {"address", plan.children[static_cast<size_t>(session.rank)].address},
+                       {"aggregator", plan.aggregator_address},
+                       {"port", plan.port},
+                       {"tree", 0},
+                       {"blocks", plan.blocks},
+                       {"cells", InboxCells(plan)},
+                       {"multicast", view.job.fan == "multicast"},
+                       {"timeout_ms", view.job.spec.timeout_ms},
+                       {"rto_min_us", view.job.spec.rto_min_us},
+                       {"rto_max_us", view.job.spec.rto_max_us},
+                       {"window_first", view.job.spec.window_first},
+                       {"pools", pools}};
+  const int fds[] = {local.kernel->inbox_fd(), local.kernel->wake_fd(), local.kernel->ring_fd(index)};
+  server_.Reply(peer, session.request_id, result, fds);
+  session.request_id = 0;
+}
+
+bool Daemon::OnRankMethod(rpc::PeerId peer, const rpc::Request& request) {
+  const std::string& method = request.method;
+  if (method != "report" && method != "describe" && method != "abort" && method != "leave") return false;
+  const auto it = sessions_.find(peer);
+  if (it == sessions_.end()) {
+    server_.ReplyError(peer, request.id, Error{ErrorCode::kInvalidArgument, "'" + method + "' before join", ""});
+    return true;
+  }
+  RankSession& session = it->second;
+  if (method == "report") {
+    session.report = request.params;
+    session.has_news = true;
+  } else if (method == "describe") {
+    OnDescribe(session, request);
+  } else if (method == "abort") {
+    OnAbort(session, request);
+  } else {
+    EndSession(peer, /*orderly=*/true);
+  }
+  server_.Reply(peer, request.id, Json::object());
+  return true;
+}
+
+void Daemon::OnDescribe(const RankSession& session, const rpc::Request& request) {
+  const auto text = rpc::GetOr<std::string>(request.params, "text", "");
+  const auto fingerprint = rpc::GetOr<uint32_t>(request.params, "fingerprint", 0);
+  Change(session.job, session.incarnation, [&](JobView& view) {
+    if (view.job.mismatch_ms == 0) view.job.mismatch_ms = NowMs();
+    for (control::MemberRecord& member : view.members) {
+      if (member.rank != session.rank) continue;
+      member.collective = text.value_or("");
+      member.fingerprint = fingerprint.value_or(0);
+    }
+  });
+}
+
+void Daemon::OnAbort(const RankSession& session, const rpc::Request& request) {
+  const auto code = rpc::GetOr<std::string>(request.params, "code", "E_CANCELLED");
+  const auto message = rpc::GetOr<std::string>(request.params, "message", "");
+  const Error error{ErrorCodeFromName(code.value_or("")).value_or(ErrorCode::kCancelled),
+                    "rank " + std::to_string(session.rank) + " gave up: " + message.value_or(""), ""};
+  spdlog::warn("job {}: {}", session.job, error.ToString());
+  Change(session.job, session.incarnation, [&](JobView& view) {
+    // Of a mismatch one rank knows half: the job fails when all have said what they called.
+    if (error.code != ErrorCode::kMismatch) Fail(view, error, {session.rank}, NowMs());
+    else if (view.job.mismatch_ms == 0) view.job.mismatch_ms = NowMs();
+  });
+}
+
+void Daemon::EndSession(rpc::PeerId peer, bool orderly) {
+  const auto it = sessions_.find(peer);
+  if (it == sessions_.end()) return;
+  const RankSession session = std::move(it->second);
+  sessions_.erase(it);
+  if (session.has_news) {
+    const Store::Counters last{"rank " + std::to_string(session.rank), session.report};
+    if (auto ok = store_.SaveCounters(session.job, session.incarnation, {last}); !ok) spdlog::warn("{}", ok.error().ToString());
+  }
+  if (!orderly) spdlog::info("job {}: rank {} closed its connection", session.job, session.rank);
+  Change(session.job, session.incarnation, [&](JobView& view) { MemberGone(view, session.rank, orderly, NowMs()); });
+}
+
+}  // namespace mlnet::daemon

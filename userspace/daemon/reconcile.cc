@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// One pass of the loop: what the store wants of this host is made so; what is ripe is decided.
+// Every decision is checked again inside its write transaction: whoever comes first makes it.
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "control/job.h"
+#include "control/plan.h"
+#include "daemon/daemon.h"
+
+namespace mlnet::daemon {
+
+using control::Json;
+using control::JobView;
+
+namespace {
+
+constexpr uint64_t kFlushEveryMs = 1000;
+constexpr uint64_t kReconcileEveryMs = 2000;
+constexpr int kRoundsMax = 8;  // a step may make the next one possible
+
+bool SameHost(const control::HostRecord& a, const control::HostRecord& b) { return Json(a) == Json(b); }
+
+control::JobHostRecord& HostIn(JobView& view, const std::string& host) {
+  for (control::JobHostRecord& h : view.hosts) {
+    if (h.host == host) return h;
+  }
+  return view.hosts.emplace_back(control::JobHostRecord{view.job.incarnation, host, false, false});
+}
+
+// Why a job that runs on `host` cannot go on; empty: it can.
+std::string WhyHostIsGone(const Snapshot& snapshot, const std::string& host, uint64_t now_ms) {
+  const auto it = std::find_if(snapshot.hosts.begin(), snapshot.hosts.end(), [&](const auto& h) { return h.host == host; });
+  if (it == snapshot.hosts.end() || !it->running) return "mlnetd on host " + host + " has stopped";
+  if (now_ms > it->heartbeat_ms + control::kHeartbeatStaleMs) return "mlnetd on host " + host + " does not answer any more";
+  return "";
+}
+
+}  // namespace
+
+const JobView* Daemon::FindJob(const std::string& name) const {
+  const auto it = std::find_if(snapshot_.jobs.begin(), snapshot_.jobs.end(), [&](const auto& v) { return v.job.name == name; });
+  return it == snapshot_.jobs.end() ? nullptr : &*it;
+}
+
+bool Daemon::Change(const std::string& name, uint64_t incarnation, const std::function<void(JobView&)>& change) {
+  auto done = store_.UpdateJob(name, [&](std::optional<JobView>& view) -> Result<void> {
+    if (view && view->job.incarnation == incarnation) change(*view);
+    return {};
+  });
+  if (!done) spdlog::error("job {}: {}", name, done.error().ToString());
+  return done.has_value();
+}
+
+bool Daemon::FailJob(const JobView& view, const Error& error, std::vector<int> ranks) {
+  spdlog::warn("job {} failed: {}", view.job.name, error.ToString());
+  return Change(view.job.name, view.job.incarnation, [&](JobView& v) { Fail(v, error, ranks, NowMs()); });
+}
+
+void Daemon::PublishHost() {
+  control::HostRecord record{config_.host,       config_.instance,   static_cast<int>(::getpid()), config_.port,
+                             jobs_.SlotsFree(), ifaces_.Records(), true,                          NowMs()};
+  if (is_published_ && SameHost(record, published_)) return;
+  if (auto ok = store_.SaveHost(record); !ok) {
+    spdlog::error("{}", ok.error().ToString());
+    return;
+  }
+  published_ = record;
+  is_published_ = true;
+}
+
+void Daemon::Pass() {
+  const uint64_t now_ms = NowMs();
+  if (now_ms >= next_reconcile_ms_) {
+    next_reconcile_ms_ = now_ms + kReconcileEveryMs;
+    ifaces_.Reconcile();
+    PublishHost();
+  }
+  for (int round = 0; round < kRoundsMax; ++round) {
+    auto changed = store_.Changed();
+    if (changed && *changed) {
+      if (auto snapshot = store_.Load()) snapshot_ = std::move(*snapshot);
+      else spdlog::error("{}", snapshot.error().ToString());
+    }
+    // What is to go goes before anything new comes: ids may be the same.
+    RemoveGone();
+    bool did_something = false;
+    for (const JobView& view : snapshot_.jobs) did_something |= Step(view);
+    if (!did_something) break;
+  }
+  ServeSessions();
+  if (now_ms >= next_flush_ms_) {
+    next_flush_ms_ = now_ms + kFlushEveryMs;
+    Flush();
+  }
+}
+
+void Daemon::RemoveGone() {
+  std::vector<std::string> gone;
+  for (const auto& [name, local] : jobs_.all()) {
+    const JobView* view = FindJob(name);
+    if (view == nullptr || view->job.incarnation != local.incarnation || !IsActive(view->job)) gone.push_back(name);
+  }
+  for (const std::string& name : gone) Uninstall(name);
+  if (!gone.empty()) PublishHost();
+}
+
+void Daemon::Uninstall(const std::string& name) {
+  LocalJob* local = jobs_.Find(name);
+  if (local == nullptr) return;
+  const Store::Counters last{"host " + config_.host, jobs_.Counters(*local)};
+  if (auto ok = store_.SaveCounters(name, local->incarnation, {last}); !ok) spdlog::warn("{}", ok.error().ToString());
+  probes_.erase(name);
+  policies_.erase(name);
+  jobs_.Uninstall(name);
+}
+
+bool Daemon::Step(const JobView& view) {
+  if (IsForgotten(view)) {
+    auto done = store_.UpdateJob(view.job.name, [](std::optional<JobView>& v) -> Result<void> {
+      if (v && IsForgotten(*v)) v.reset();
+      return {};
+    });
+    return done.has_value();
+  }
+  if (EndIfBroken(view) || PlanIfFull(view)) return true;
+  if (!IsActive(view.job) || !Involves(view.job.plan, config_.host)) return false;
+  return InstallIfNeeded(view) || FinishPreparing(view);
+}
+
+bool Daemon::EndIfBroken(const JobView& view) {
+  const uint64_t now_ms = NowMs();
+  if (MismatchIsRipe(view, now_ms)) return FailJob(view, MismatchError(view), {});
+  if (!IsActive(view.job)) return false;
+  auto hosts = WorkerHosts(view.job.plan);
+  hosts.push_back(view.job.plan.aggregator);
+  for (const std::string& host : hosts) {
+    if (host == config_.host) continue;
+    std::string why = WhyHostIsGone(snapshot_, host, now_ms);
+    if (why.empty()) continue;
+    // Heartbeats are no changes: look at the newest before a job ends because of one.
+    auto fresh = store_.Load();
+    if (!fresh) return false;
+    snapshot_.hosts = std::move(fresh->hosts);
+    why = WhyHostIsGone(snapshot_, host, now_ms);
+    if (!why.empty()) return FailJob(view, Error{ErrorCode::kUnavailable, why, "start it again, then the job"}, {});
+  }
+  return false;
+}
+
+bool Daemon::PlanIfFull(const JobView& view) {
+  if (!IsFull(view)) return false;
+  auto fresh = store_.Load();  // for the heartbeats
+  if (!fresh) return false;
+  auto done = store_.UpdateJob(view.job.name, [&](std::optional<JobView>& v) -> Result<void> {
+    if (!v || !IsFull(*v)) return {};
+    auto plan = control::MakePlan({&*v, &fresh->hosts, &fresh->jobs, config_.group_base, config_.group_bits, NowMs()});
+    auto numbers = plan ? store_.TakeNumbers(v->job.job_id) : tl::make_unexpected(plan.error());
+    if (!numbers) {
+      spdlog::warn("job {} failed: {}", v->job.name, numbers.error().ToString());
+      Fail(*v, numbers.error(), {}, NowMs());
+      return {};
+    }
+    control::Number(*plan, *numbers, config_.group_base, config_.group_bits);
+    v->job.plan = *plan;
+    v->job.job_id = numbers->job_id;
+    v->job.state = control::kPreparing;
+    v->job.reason.clear();
+    spdlog::info("job {}: {} ranks, summed by {}", v->job.name, v->job.world_size, plan->aggregator);
+    return {};
+  });
+  if (!done) spdlog::error("job {}: {}", view.job.name, done.error().ToString());
+  return done.has_value();
+}
+
+bool Daemon::InstallIfNeeded(const JobView& view) {
+  if (jobs_.Find(view.job.name) != nullptr) return false;
+  if (auto ok = jobs_.Install(view); !ok) {
+    Error error = ok.error();
+    error.message = "host " + config_.host + ": " + error.message;
+    return FailJob(view, error, {});
+  }
+  PublishHost();
+  return Change(view.job.name, view.job.incarnation, [&](JobView& v) { HostIn(v, config_.host).prepared = true; });
+}
+
+bool Daemon::FinishPreparing(const JobView& view) {
+  if (view.job.state != control::kPreparing || view.job.plan.aggregator != config_.host || !AllHostsPrepared(view)) return false;
+  const uint64_t now_ms = NowMs();
+  FanProbe& probe = probes_.try_emplace(view.job.name, now_ms).first->second;
+  const auto decision = probe.Decide(view, now_ms);
+  if (!decision) {
+    const control::Plan& plan = view.job.plan;
+    if (!probe.IsPingDue(now_ms)) return false;
+    auto sent = SendPing({plan.group, plan.aggregator_address, plan.port, plan.job_id, plan.epoch, probe.num_pings()});
+    if (!sent && probe.num_pings() == 1) spdlog::warn("job {}: {}", view.job.name, sent.error().ToString());
+    return false;
+  }
+  if (decision->fan.empty()) {
+    return FailJob(view, Error{ErrorCode::kUnsupported, "multicast = \"on\", but " + decision->why,
+                               "check IGMP snooping in the switches, or use multicast = \"auto\""}, {});
+  }
+  if (decision->fan == "multicast") {
+    if (auto ok = jobs_.UseMulticast(*jobs_.Find(view.job.name)); !ok) return FailJob(view, ok.error(), {});
+  }
+  spdlog::info("job {}: ready, results by {}: {}", view.job.name, decision->fan, decision->why);
+  return Change(view.job.name, view.job.incarnation, [&](JobView& v) {
+    if (v.job.state != control::kPreparing) return;
+    v.job.fan = decision->fan;
+    v.job.fan_why = decision->why;
+    v.job.state = control::kReady;
+  });
+}
+
+void Daemon::OnEvent(const mlnet_event& event) {
+  for (auto& [name, local] : jobs_.all()) {
+    if (local.plan.job_id != event.job || local.plan.epoch != event.epoch) continue;
+    const JobView* view = FindJob(name);
+    if (view == nullptr || HasEnded(view->job)) return;
+    if (event.event == MLNET_EV_PING_SEEN && event.b == 1) {
+      const auto known = std::find_if(view->hosts.begin(), view->hosts.end(), [&](const auto& h) { return h.host == config_.host; });
+      if (known != view->hosts.end() && known->multicast_seen) return;
+      Change(name, local.incarnation, [&](JobView& v) { HostIn(v, config_.host).multicast_seen = true; });
+    }
+    if (event.event == MLNET_EV_MISMATCH && view->job.mismatch_ms == 0) {
+      spdlog::warn("job {}: child {} sent another collective (fingerprint {:08x}) than the slot holds ({:08x})", name, event.child,
+                   event.b, event.a);
+      Change(name, local.incarnation, [](JobView& v) {
+        if (v.job.mismatch_ms == 0) v.job.mismatch_ms = NowMs();
+      });
+    }
+    return;
+  }
+}
+
+void Daemon::ServeSessions() {
+  std::vector<rpc::PeerId> peers;
+  for (const auto& [peer, session] : sessions_) peers.push_back(peer);
+  for (const rpc::PeerId peer : peers) {
+    const auto it = sessions_.find(peer);
+    if (it != sessions_.end()) ServeSession(peer, it->second, FindJob(it->second.job));
+  }
+}
+
+void Daemon::ServeSession(rpc::PeerId peer, RankSession& session, const JobView* view) {
+  const bool is_mine = view != nullptr && view->job.incarnation == session.incarnation;
+  const Error gone{ErrorCode::kCancelled, "job '" + session.job + "' was deleted", ""};
+  const bool has_failed = !is_mine || view->job.state == control::kFailed;
+  if (has_failed && !session.was_told) {
+    session.was_told = true;
+    const Error why = is_mine ? FailureOf(view->job) : gone;
+    if (session.request_id != 0) {
+      server_.ReplyError(peer, session.request_id, why);
+      EndSession(peer, /*orderly=*/true);  // it has nothing that it could leave
+      return;
+    }
+    server_.Push(peer, {{"event", "job_failed"}, {"code", ErrorCodeName(why.code)}, {"message", why.message}, {"hint", why.hint},
+                        {"ranks", is_mine ? view->job.ranks : std::vector<int>{}}});
+  }
+  if (has_failed) return;
+  if (session.request_id != 0 && view->job.state == control::kReady && jobs_.Find(session.job) != nullptr) {
+    AnswerJoin(peer, session, *view);
+  } else if (session.request_id != 0 && NowMs() >= session.deadline_ms) {
+    const uint64_t waited_ms = NowMs() - session.joined_ms;
+    Change(session.job, session.incarnation, [&](JobView& v) { JoinTimedOut(v, session.rank, waited_ms, NowMs()); });
+  }
+  if (session.request_id == 0 && view->job.mismatch_ms != 0 && !session.was_asked) {
+    session.was_asked = true;
+    server_.Push(peer, {{"event", "describe"}});
+  }
+  const control::JobSpec& spec = view->job.spec;
+  const auto [told, is_new] = policies_.try_emplace(session.job, spec);
+  if (is_new || (told->second.rto_min_us == spec.rto_min_us && told->second.rto_max_us == spec.rto_max_us)) return;
+  told->second = spec;
+  for (const auto& [other, s] : sessions_) {
+    if (s.job != session.job || s.request_id != 0) continue;
+    server_.Push(other, {{"event", "policy"}, {"rto_min_us", spec.rto_min_us}, {"rto_max_us", spec.rto_max_us}});
+  }
+}
+
+void Daemon::Flush() {
+  if (auto ok = store_.Beat(config_.host, NowMs()); !ok) spdlog::warn("{}", ok.error().ToString());
+  for (auto& [peer, session] : sessions_) {
+    if (!session.has_news) continue;
+    session.has_news = false;
+    const Store::Counters news{"rank " + std::to_string(session.rank), session.report};
+    if (auto ok = store_.SaveCounters(session.job, session.incarnation, {news}); !ok) spdlog::warn("{}", ok.error().ToString());
+  }
+  for (auto& [name, local] : jobs_.all()) {
+    const Store::Counters news{"host " + config_.host, jobs_.Counters(local)};
+    if (auto ok = store_.SaveCounters(name, local.incarnation, {news}); !ok) spdlog::warn("{}", ok.error().ToString());
+  }
+}
+
+}  // namespace mlnet::daemon

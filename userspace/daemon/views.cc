@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/views.h"
+
+#include <algorithm>
+
+#include "control/job.h"
+#include "control/plan.h"
+
+namespace mlnet::daemon {
+
+using control::Json;
+using control::JobView;
+
+namespace {
+
+constexpr const char* kKernelTotals[] = {"bytes_in", "contributions", "words_summed", "results"};
+constexpr const char* kRankTotals[] = {"packets_sent", "retransmits", "early_resends", "summed_in_kernel", "summed_in_user_space",
+                                       "probes", "wide_blocks", "held", "busy"};
+
+// What ranks report is theirs to choose: anything but a count is left out.
+uint64_t Count(const Json& body, const char* key) {
+  const auto it = body.find(key);
+  return it != body.end() && it->is_number_unsigned() ? it->get<uint64_t>() : 0;
+}
+
+const Json* Find(const std::vector<Store::Counters>& counters, const std::string& source) {
+  const auto it = std::find_if(counters.begin(), counters.end(), [&](const auto& c) { return c.source == source; });
+  return it == counters.end() ? nullptr : &it->body;
+}
+
+void AddVerdicts(Json& to, const Json& from) {
+  for (const auto& [name, row] : from.items()) {
+    if (!to.contains(name)) to[name] = row;
+    else to[name]["count"] = Count(to[name], "count") + Count(row, "count");
+  }
+}
+
+bool IsPrepared(const JobView& view, const std::string& host) {
+  return std::any_of(view.hosts.begin(), view.hosts.end(), [&](const auto& h) { return h.host == host && h.prepared; });
+}
+
+Json Members(const JobView& view, const std::vector<Store::Counters>& counters) {
+  Json members = Json::array();
+  for (int rank = 0; rank < view.job.world_size; ++rank) {
+    Json row = {{"rank", rank}, {"host", nullptr}, {"address", nullptr}, {"pid", nullptr}, {"joined", false}, {"ready", false},
+                {"left", false}, {"stats", Json::object()}};
+    for (const control::MemberRecord& m : view.members) {
+      if (m.rank != rank) continue;
+      row["host"] = m.host;
+      row["pid"] = m.pid;
+      row["joined"] = m.connected;
+      row["left"] = m.left;
+      row["ready"] = IsActive(view.job) && IsPrepared(view, m.host);
+    }
+    for (const control::PlanChild& child : view.job.plan.children) {
+      if (child.rank == rank) row["address"] = child.address;
+    }
+    if (const Json* report = Find(counters, "rank " + std::to_string(rank))) row["stats"] = *report;
+    members.push_back(std::move(row));
+  }
+  return members;
+}
+
+Json Pools(const control::Plan& plan) {
+  Json pools = Json::array();
+  for (uint32_t c = 0; c < plan.classes; ++c) {
+    pools.push_back({{"class", c}, {"stream", 0}, {"log2_slots", plan.log2_slots}, {"slots", 1u << plan.log2_slots}});
+  }
+  return pools;
+}
+
+}  // namespace
+
+Json JobSummary(const JobView& view) {
+  const control::JobRecord& job = view.job;
+  const auto joined = std::count_if(view.members.begin(), view.members.end(), [](const auto& m) { return m.connected; });
+  const bool is_planned = !job.plan.children.empty();
+  const auto or_null = [](bool is_there, auto value) { return is_there ? Json(value) : Json(nullptr); };
+  return {{"name", job.name},
+          {"id", or_null(is_planned, job.plan.job_id)},
+          {"epoch", or_null(is_planned, job.plan.epoch)},
+          {"state", job.state},
+          {"world_size", job.world_size},
+          {"joined", joined},
+          {"aggregator", or_null(is_planned, job.plan.aggregator)},
+          {"reason", or_null(job.state == control::kFailed, job.reason)}};
+}
+
+Json JobTotals(const std::vector<Store::Counters>& counters) {
+  Json totals = {{"verdicts", Json::object()}};
+  for (const char* key : kKernelTotals) totals[key] = uint64_t{0};
+  for (const char* key : kRankTotals) totals[key] = uint64_t{0};
+  for (const Store::Counters& one : counters) {
+    const bool is_host = one.source.starts_with("host ");
+    if (is_host) AddVerdicts(totals["verdicts"], one.body.value("verdicts", Json::object()));
+    const auto add = [&](const char* key) { totals[key] = Count(totals, key) + Count(one.body, key); };
+    if (is_host) std::for_each(std::begin(kKernelTotals), std::end(kKernelTotals), add);
+    else std::for_each(std::begin(kRankTotals), std::end(kRankTotals), add);
+  }
+  return totals;
+}
+
+Json JobDetail(const JobView& view, const std::vector<Store::Counters>& counters) {
+  const control::JobRecord& job = view.job;
+  Json detail = JobSummary(view);
+  const Json totals = JobTotals(counters);
+  detail["schema"] = "mlnet.job/1";
+  detail["code"] = job.state == control::kFailed ? Json(job.code) : Json(nullptr);
+  detail["hint"] = job.hint;
+  detail["ranks"] = job.ranks;
+  detail["spec"] = job.spec;
+  detail["members"] = Members(view, counters);
+  detail["pools"] = Pools(job.plan);
+  detail["fan"] = {{"kind", job.fan.empty() ? Json(nullptr) : Json(job.fan)}, {"why", job.fan_why}, {"group", job.plan.group}};
+  detail["counters"] = totals["verdicts"];
+  detail["totals"] = totals;
+  detail["totals"].erase("verdicts");
+  detail["lag"] = Json::array();
+  if (const Json* summing = Find(counters, "host " + job.plan.aggregator)) detail["lag"] = summing->value("lag", Json::array());
+  return detail;
+}
+
+}  // namespace mlnet::daemon
