@@ -28,10 +28,10 @@ WARM_UP_STEPS = 3
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", choices=["mlnet", "gloo"], default="mlnet")
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--batch", type=int, default=128, help="samples per step over all ranks")
     parser.add_argument("--hidden", type=int, default=1024)
-    parser.add_argument("--lr", type=float, default=0.05)
+    parser.add_argument("--lr", type=float, default=0.1)
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds for any single collective")
     return parser.parse_args()
 
@@ -66,6 +66,8 @@ def train(model, data, args, rank, world_size):
     inputs, labels = data
     optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)
     batches = len(labels) // args.batch
+    # A falling rate lets the accuracy settle, so that it can be compared between runs.
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, total_iters=args.epochs * batches)
     seconds = []
     for epoch in range(args.epochs):
         order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(SEED + epoch))
@@ -77,6 +79,7 @@ def train(model, data, args, rank, world_size):
             loss = torch.nn.functional.cross_entropy(model(inputs[mine]), labels[mine])
             loss.backward()
             optimizer.step()
+            schedule.step()
             seconds.append(time.perf_counter() - begin)
             if rank == 0:
                 step, steps = len(seconds), args.epochs * batches
