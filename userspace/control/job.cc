@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "base/errno_error.h"
 #include "control/plan.h"
@@ -64,8 +65,8 @@ Result<void> CheckEnded(const JobView& view, const JoinRequest& request, uint64_
   }
   if (!IsConnected(view)) return {};
   return Err(ErrorCode::kConflict,
-             Quoted(view) + " is " + job.state + (job.reason.empty() ? "" : " (" + job.reason + ")") + " and ranks " +
-                 ListOf(ConnectedRanks(view)) + " have not left yet",
+             Quoted(view) + " is " + job.state + (job.reason.empty() ? "" : " (" + job.reason + ")") +
+                 ", still connected: " + NamesOf(ConnectedRanks(view)),
              "wait for them to end, or use another name");
 }
 
@@ -100,9 +101,10 @@ Result<void> JoinRunning(const JobView& view, const JoinRequest& request) {
 
 }  // namespace
 
-std::string ListOf(const std::vector<int>& ranks) {
-  std::string text;
-  for (const int rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(rank);
+std::string NamesOf(const std::vector<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank" : "ranks";
+  const char* separator = " ";
+  for (const int rank : ranks) text += std::exchange(separator, ", ") + std::to_string(rank);
   return text;
 }
 
@@ -183,7 +185,7 @@ void JoinTimedOut(JobView& view, int rank, uint64_t waited_ms, uint64_t now_ms) 
   }
   if (view.job.state != kJoining) return;
   const std::vector<int> missing = MissingRanks(view);
-  std::string text = "waiting for ranks " + ListOf(missing) + " of " + Quoted(view) + ": rank " + std::to_string(rank) +
+  std::string text = "waiting for " + NamesOf(missing) + " of " + Quoted(view) + ": rank " + std::to_string(rank) +
                      " gave up after " + std::to_string(waited_ms) + " ms";
   if (!view.job.reason.empty()) text += "; the previous attempt ended with: " + view.job.reason;
   Fail(view, Error{ErrorCode::kTimeout, text, "start the missing ranks, or join with a longer timeout"}, missing, now_ms);

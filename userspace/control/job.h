@@ -52,7 +52,7 @@ bool IsConnected(const JobView& view);
 bool IsForgotten(const JobView& view);
 Error FailureOf(const JobRecord& job);
 
-/// "1, 3".
-std::string ListOf(const std::vector<int>& ranks);
+/// "rank 1", "ranks 1, 3".
+std::string NamesOf(const std::vector<int>& ranks);
 
 }  // namespace mlnet::control

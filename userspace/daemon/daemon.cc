@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/daemon.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
@@ -15,6 +16,7 @@
 
 #include "base/errno_error.h"
 #include "control/job.h"
+#include "daemon/probe.h"
 
 namespace mlnet::daemon {
 namespace {
@@ -59,6 +61,7 @@ Daemon::Daemon(control::Config config, Store store, datapath::PinFolder pins, da
 Daemon::~Daemon() = default;
 
 Result<std::unique_ptr<Daemon>> Daemon::Start(const control::Config& config) {
+  if (auto ok = CheckCapabilities(); !ok) return tl::make_unexpected(ok.error());
   auto pins = datapath::PinFolder::Take(config.pin_root, config.instance);
   if (!pins) return tl::make_unexpected(pins.error());
   auto program = datapath::Program::Load({config.port, config.slots});
@@ -141,11 +144,24 @@ Result<void> Daemon::Run() {
       break;
     }
     server_.Dispatch(*this);
+    EndDeadSessions();
     events_->Dispatch();
     Pass();
   }
   Stop();
   return {};
+}
+
+// A process that has exited is lost even where a child that it forked still holds the connection.
+void Daemon::EndDeadSessions() {
+  std::vector<rpc::PeerId> dead;
+  for (const auto& [peer, session] : sessions_) {
+    pollfd p{session.process.get(), POLLIN, 0};
+    if (session.process && ::poll(&p, 1, 0) == 1) dead.push_back(peer);
+  }
+  if (dead.empty()) return;
+  server_.Dispatch(*this);  // its last words may be a leave
+  for (const rpc::PeerId peer : dead) EndSession(peer, /*orderly=*/false);
 }
 
 void Daemon::Stop() {
@@ -156,7 +172,7 @@ void Daemon::Stop() {
   }
   if (auto snapshot = store_.Load()) snapshot_ = std::move(*snapshot);
   ServeSessions();
-  for (const auto& [peer, session] : std::map(sessions_)) EndSession(peer, /*orderly=*/true);
+  while (!sessions_.empty()) EndSession(sessions_.begin()->first, /*orderly=*/true);
   while (!jobs_.all().empty()) Uninstall(jobs_.all().begin()->first);
   Flush();
   control::HostRecord gone = published_;

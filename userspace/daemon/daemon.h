@@ -37,6 +37,7 @@ struct RankSession {
   bool was_asked = false;    // what it is calling, after a mismatch
   control::Json report;      // its latest counters
   bool has_news = false;     // report is not in the store yet
+  Fd process;                // pidfd: a forked child may keep the connection open
 };
 
 class Daemon : private rpc::ServerHandler {
@@ -52,6 +53,7 @@ class Daemon : private rpc::ServerHandler {
   Result<void> Open();
   Result<void> DropOldMemberships();
   int WaitMs() const;
+  void EndDeadSessions();
   void Stop();
 
   // reconcile.cc

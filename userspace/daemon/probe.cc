@@ -26,12 +26,24 @@ bool HasCapability(cap_value_t value) {
   return is_set == CAP_SET;
 }
 
+constexpr std::pair<const char*, cap_value_t> kCapabilities[] = {
+    {"CAP_BPF", CAP_BPF}, {"CAP_NET_ADMIN", CAP_NET_ADMIN}, {"CAP_PERFMON", CAP_PERFMON}};
+
 bool IsBpfFs(const char* path) {
   struct statfs st;
   return ::statfs(path, &st) == 0 && static_cast<unsigned long>(st.f_type) == BPF_FS_MAGIC;
 }
 
 }  // namespace
+
+Result<void> CheckCapabilities() {
+  std::string missing;
+  for (const auto& [name, value] : kCapabilities) {
+    if (!HasCapability(value)) missing += (missing.empty() ? "" : ", ") + std::string(name);
+  }
+  if (missing.empty()) return {};
+  return Err(ErrorCode::kPermission, "mlnetd lacks " + missing, "run it as root, or grant these capabilities in its unit");
+}
 
 Json ProbeKernel(Json ifaces) {
   utsname kernel{};
@@ -42,9 +54,7 @@ Json ProbeKernel(Json ifaces) {
   checks.push_back(Check("btf", ::access("/sys/kernel/btf/vmlinux", R_OK) == 0, "/sys/kernel/btf/vmlinux",
                          "bpftool shows maps without field names; nothing else is affected"));
   checks.push_back(Check("bpffs", IsBpfFs("/sys/fs/bpf"), "/sys/fs/bpf", "mount -t bpf bpf /sys/fs/bpf"));
-  const std::pair<const char*, cap_value_t> capabilities[] = {
-      {"CAP_BPF", CAP_BPF}, {"CAP_NET_ADMIN", CAP_NET_ADMIN}, {"CAP_PERFMON", CAP_PERFMON}};
-  for (const auto& [name, value] : capabilities) {
+  for (const auto& [name, value] : kCapabilities) {
     checks.push_back(Check(name, HasCapability(value), "effective", "add it to AmbientCapabilities= of mlnetd.service"));
   }
   for (const Json& iface : ifaces) {

@@ -3,8 +3,12 @@
 #pragma once
 
 #include "control/model.h"
+#include "mlnet/error.h"
 
 namespace mlnet::daemon {
+
+/// kPermission names the capabilities that this process lacks.
+Result<void> CheckCapabilities();
 
 /// mlnet.probe/1.
 control::Json ProbeKernel(control::Json ifaces);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ranks call. The connection is the membership: when it closes without leave, the rank is lost.
 #include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -36,6 +39,14 @@ Result<JoinParams> ReadJoin(const Json& params, uint32_t default_timeout_ms) {
     return Err(ErrorCode::kInvalidArgument, "job name '" + *job + "' is not 1 to 63 of A-Z a-z 0-9 . _ -");
   }
   return JoinParams{*job, {*rank, *world_size, "", 0}, std::min(*timeout_ms, kJoinTimeoutMaxMs)};
+}
+
+// Wakes the loop when the process ends; without one (it has ended already) the connection tells.
+Fd WatchProcess(int epoll, pid_t pid) {
+  Fd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  epoll_event event{EPOLLIN, {.fd = process.get()}};
+  if (process) ::epoll_ctl(epoll, EPOLL_CTL_ADD, process.get(), &event);
+  return process;
 }
 
 }  // namespace
@@ -89,6 +100,7 @@ Result<void> Daemon::OnJoin(rpc::PeerId peer, const rpc::PeerInfo& info, const r
   session.request_id = request.id;
   session.joined_ms = now_ms;
   session.deadline_ms = now_ms + params->timeout_ms;
+  session.process = WatchProcess(epoll_.get(), info.pid);
   sessions_[peer] = std::move(session);
   spdlog::info("job {}: rank {} of {} joined, pid {}", params->job, params->request.rank, params->request.world_size, info.pid);
   return {};

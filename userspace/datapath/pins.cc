@@ -23,8 +23,11 @@ Result<PinFolder> PinFolder::Take(const std::string& pin_root, const std::string
   std::error_code ec;
   fs::create_directories(folder.path_, ec);
   if (ec) {
-    return tl::make_unexpected(ErrnoError("create " + folder.path_, ec.value(),
-                                          "mount -t bpf bpf /sys/fs/bpf; `ip netns exec` hides it, use nsenter --net="));
+    const bool is_denied = ec.value() == EACCES || ec.value() == EPERM;
+    return tl::make_unexpected(ErrnoError(
+        "create " + folder.path_, ec.value(),
+        is_denied ? "run mlnetd as root, or make the folder and give it to mlnetd's user"
+                  : "mount -t bpf bpf /sys/fs/bpf; `ip netns exec` hides it, use nsenter --net="));
   }
   struct statfs st;
   if (::statfs(folder.path_.c_str(), &st) != 0 || static_cast<unsigned long>(st.f_type) != BPF_FS_MAGIC) {
@@ -35,6 +38,7 @@ Result<PinFolder> PinFolder::Take(const std::string& pin_root, const std::string
   folder.lock_ = Fd(::open(folder.instance_path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder.lock_) return tl::make_unexpected(ErrnoError("open " + folder.instance_path_, errno));
   if (::flock(folder.lock_.get(), LOCK_EX | LOCK_NB) != 0) {
+    folder.lock_.Reset();  // not ours to remove
     return Err(ErrorCode::kConflict, "another mlnetd runs as instance '" + instance + "' (it holds " +
                                          folder.instance_path_ + ")",
                "stop it, or choose another daemon.instance");
@@ -47,7 +51,12 @@ Result<PinFolder> PinFolder::Take(const std::string& pin_root, const std::string
   return folder;
 }
 
+PinFolder::~PinFolder() {
+  if (lock_) Remove(/*keep_links=*/false);
+}
+
 void PinFolder::Remove(bool keep_links) {
+  const Fd lock = std::move(lock_);  // until everything is gone
   std::error_code ec;
   for (const char* sub : {"/maps", "/progs", "/links"}) {
     if (keep_links && std::string(sub) == "/links") continue;

@@ -13,8 +13,9 @@ class PinFolder {
  public:
   /// Takes the instance's folder and removes what a dead daemon left in it. kConflict when one is alive.
   static Result<PinFolder> Take(const std::string& pin_root, const std::string& instance);
-  PinFolder(PinFolder&&) = default;
+  PinFolder(PinFolder&&) noexcept = default;
   PinFolder& operator=(PinFolder&&) = delete;
+  ~PinFolder();  // as Remove(false), unless that was called
 
   const std::string& path() const { return path_; }  // with the ABI's version
   /// Removes pins and folder; `keep_links`: the links' pins stay, and the programs stay attached.
