@@ -174,7 +174,7 @@ void Cluster::SendUp(int rank, std::span<const std::byte> packet) {
   addresses.words.resize((packet.size() - sizeof(mlnet_hdr) - sizeof(mlnet_trailer)) / 8);
   test::Bytes frame = addresses.Build();  // the right length; then the packet as the engine built it
   std::memcpy(frame.data() + frame.size() - packet.size(), packet.data(), packet.size());
-  network_.Send(now_ns_, num_hosts_, std::move(frame));
+  network_.Send(now_ns_, HostOf(rank), num_hosts_, std::move(frame));
 }
 
 void Cluster::Deliver(Arrival arrival) {
@@ -191,7 +191,7 @@ void Cluster::Forward(const test::Bytes& frame) {
   uint32_t daddr_be;
   std::memcpy(&daddr_be, frame.data() + 30, sizeof(daddr_be));
   for (int h = 0; h < num_hosts_; ++h) {
-    if (daddr_be == GroupIp() || daddr_be == IpOf(h + 1)) network_.Send(now_ns_, h, frame);
+    if (daddr_be == GroupIp() || daddr_be == IpOf(h + 1)) network_.Send(now_ns_, num_hosts_, h, frame);
   }
 }
 

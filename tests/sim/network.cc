@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/network.h"
 
+#include <algorithm>
+
 namespace mlnet::sim {
 namespace {
 
@@ -13,17 +15,20 @@ bool Network::Happens(double probability) {
   return probability > 0 && std::uniform_real_distribution<>(0, 1)(random_) < probability;
 }
 
-void Network::Push(uint64_t now_ns, int to_host, test::Bytes frame) {
+void Network::Push(uint64_t now_ns, int from_host, int to_host, test::Bytes frame) {
   uint64_t at_ns = now_ns + faults_.delay_ns;
   if (faults_.jitter_ns > 0) at_ns += random_() % faults_.jitter_ns;
   if (Happens(faults_.reorder)) {
     at_ns += random_() % (2 * kReorderRoundTrips * faults_.delay_ns);
     ++traffic_.reordered;
+  } else {
+    uint64_t& last_ns = last_at_ns_[{from_host, to_host}];
+    at_ns = last_ns = std::max(at_ns, last_ns);
   }
   queue_.push({at_ns, next_order_++, to_host, std::move(frame)});
 }
 
-void Network::Send(uint64_t now_ns, int to_host, test::Bytes frame) {
+void Network::Send(uint64_t now_ns, int from_host, int to_host, test::Bytes frame) {
   ++traffic_.frames;
   if (Happens(faults_.drop)) {
     ++traffic_.dropped;
@@ -31,7 +36,7 @@ void Network::Send(uint64_t now_ns, int to_host, test::Bytes frame) {
   }
   if (Happens(faults_.duplicate)) {
     ++traffic_.duplicated;
-    Push(now_ns, to_host, frame);
+    Push(now_ns, from_host, to_host, frame);
   }
   if (Happens(faults_.corrupt)) {
     ++traffic_.corrupted;
@@ -42,7 +47,7 @@ void Network::Send(uint64_t now_ns, int to_host, test::Bytes frame) {
     ++traffic_.truncated;
     frame.resize(kEthernetBytes + random_() % (frame.size() - kEthernetBytes));
   }
-  Push(now_ns, to_host, std::move(frame));
+  Push(now_ns, from_host, to_host, std::move(frame));
 }
 
 Arrival Network::Take() {

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <queue>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "harness/frame.h"
@@ -19,7 +21,7 @@ struct Faults {
   double corrupt = 0;  // one bit behind the Ethernet header flips
   double truncate = 0;
   uint64_t delay_ns = 20'000;
-  uint64_t jitter_ns = 5'000;
+  uint64_t jitter_ns = 5'000;  // keeps the order of frames between the same two hosts
 };
 
 struct Arrival {
@@ -40,7 +42,7 @@ class Network {
  public:
   Network(const Faults& faults, uint64_t seed) : faults_(faults), random_(seed) {}
 
-  void Send(uint64_t now_ns, int to_host, test::Bytes frame);
+  void Send(uint64_t now_ns, int from_host, int to_host, test::Bytes frame);
   bool IsEmpty() const { return queue_.empty(); }
   uint64_t NextNs() const { return queue_.top().at_ns; }
   Arrival Take();
@@ -49,11 +51,12 @@ class Network {
 
  private:
   bool Happens(double probability);
-  void Push(uint64_t now_ns, int to_host, test::Bytes frame);
+  void Push(uint64_t now_ns, int from_host, int to_host, test::Bytes frame);
 
   Faults faults_;
   std::mt19937_64 random_;
   uint64_t next_order_ = 0;
+  std::map<std::pair<int, int>, uint64_t> last_at_ns_;  // by hosts
   Traffic traffic_;
   std::priority_queue<Arrival, std::vector<Arrival>, std::greater<>> queue_;
 };

@@ -78,6 +78,7 @@ class Lane {
   void RunTimers(Flight& flight, uint64_t now_ns);
   void RunKeepAlive(Flight& flight, uint64_t now_ns);
   void AskWithOldest(uint64_t now_ns);
+  void AskAfterSilence(uint64_t now_ns);
   bool IsOvertakenNow(const Flight& flight, uint64_t now_ns);
   void OnHeld(Flight& flight, uint64_t now_ns);
   void WakeAt(uint64_t at_ns) { next_timer_ns_ = std::min(next_timer_ns_, at_ns); }
@@ -103,6 +104,8 @@ class Lane {
   RetryGate gate_;
   uint64_t next_timer_ns_ = kNever;
   uint64_t rearmed_ns_ = 0;   // no timer runs out before
+  uint64_t last_answer_ns_ = 0;
+  bool has_asked_ = false;      // since the last answer, because of silence
   bool has_timed_out_ = false;  // in this scan: the oldest packet is to ask
 
   // Rule 7: after a HELD only the oldest packet asks, with back-off, until another answer comes.

@@ -11,6 +11,7 @@ namespace mlnet::worker {
 namespace {
 
 constexpr uint64_t kHeldRoundTrips = 4;
+constexpr uint64_t kReorderShare = 4;  // of a round trip
 
 }  // namespace
 
@@ -38,6 +39,7 @@ bool Lane::Receive(uint64_t now_ns) {
     }
   }
   if (has_timed_out_) AskWithOldest(now_ns);
+  if (!has_asked_ && !is_waiting_for_others_) AskAfterSilence(now_ns);
   while (!active_.empty() && active_.front()->IsAnswered()) active_.pop_front();
   return has_progress;
 }
@@ -124,6 +126,8 @@ void Lane::OnAnswer(Flight& flight, uint64_t now_ns) {
   window_.OnAnswer(now_ns, rtt_.srtt_ns(), flights_.size());
   overtaken_.OnAnswer(flight.order);
   gate_.OnAnswer();
+  last_answer_ns_ = now_ns;
+  has_asked_ = false;
   if (is_waiting_for_others_) {
     is_waiting_for_others_ = false;
     rearmed_ns_ = now_ns + rtt_.rto_ns();  // the rest is about to come, too
@@ -144,9 +148,10 @@ void Lane::Finish(Collective& collective) {
 
 bool Lane::IsOvertakenNow(const Flight& flight, uint64_t now_ns) {
   if (flight.is_busy || !overtaken_.IsOvertaken(flight.order)) return false;
-  if (flight.transmissions == 1) return true;
-  // Once a round trip; where the aggregator said that others are missing, it is most likely still so.
-  const uint64_t at_ns = flight.sent_ns + rtt_.srtt_ns() * (flight.is_held ? kHeldRoundTrips : 1);
+  // Once a round trip and some tolerance for reordering; where the aggregator said that others are
+  // missing, it is most likely still so.
+  const uint64_t wait_ns = rtt_.srtt_ns() + rtt_.srtt_ns() / kReorderShare;
+  const uint64_t at_ns = flight.sent_ns + wait_ns * (flight.is_held ? kHeldRoundTrips : 1);
   if (now_ns >= at_ns) return true;
   WakeAt(at_ns);
   return false;
@@ -181,6 +186,19 @@ void Lane::AskWithOldest(uint64_t now_ns) {
   gate_.CloseUntil(now_ns + rtt_.rto_ns());
   if (Flight* oldest = flights_.Find(oldest_)) Resend(*oldest, now_ns);
   WakeAt(gate_.opens_ns());
+}
+
+// The last packets of a burst have none behind them that could overtake them.
+void Lane::AskAfterSilence(uint64_t now_ns) {
+  Flight* oldest = flights_.Find(oldest_);
+  if (oldest == nullptr) return;
+  const uint64_t at_ns = std::max(oldest->sent_ns, last_answer_ns_) + rtt_.probe_ns();
+  if (now_ns < at_ns) {
+    WakeAt(at_ns);
+    return;
+  }
+  has_asked_ = true;
+  Resend(*oldest, now_ns);
 }
 
 void Lane::RunKeepAlive(Flight& flight, uint64_t now_ns) {

@@ -2,6 +2,7 @@
 // Stage 7 of the tensor path: when a packet is sent again. Only ranks have timers (DESIGN section 4).
 //   RttEstimator  RFC 6298 with the job's bounds; retried packets give no sample (Karn)
 //   Overtaken     three packets sent later are answered already: do not wait for the timer
+//   probe_ns      a silence longer than usual: the oldest packet asks once, long before its timer runs out
 //   RetryGate     after a timeout, one packet asks how things are; answers let more follow
 // Not here: how much may be sent (send_window.h), what is sent (packetize.h).
 #pragma once
@@ -27,6 +28,11 @@ class RttEstimator {
 
   uint64_t srtt_ns() const { return has_sample_ ? srtt_ns_ : min_ns_; }
   uint64_t rto_ns() const { return std::min(max_ns_, base_rto_ns() << shift_); }
+  /// How long a silence is normal: after it, one packet asks, long before the timeout (as TCP's tail
+  /// loss probe does).
+  uint64_t probe_ns() const {
+    return has_sample_ ? std::max(2 * srtt_ns_, srtt_ns_ + 4 * var_ns_) : rto_ns();
+  }
   /// The timeout without the estimator's own back-off, doubled `shift` times.
   uint64_t rto_ns(unsigned shift) const {
     return std::min(max_ns_, base_rto_ns() << std::min(shift, kShiftMax));

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// What must end in a clear error, on every rank, within its deadline.
+#include <limits>
+
+#include "sim/calls.h"
+
+namespace mlnet::sim {
+namespace {
+
+TEST(ErrorsSim, a_nan_or_infinity_on_one_rank_raises_on_all_and_the_next_collective_works) {
+  for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+                    -std::numeric_limits<float>::infinity()}) {
+    for (size_t at : {0, 352 * 40 + 5, 352 * 100 - 1}) {  // in a probed packet, behind the pool, the last
+      SCOPED_TRACE(testing::Message() << bad << " at " << at);
+      Cluster cluster({.ranks = 3, .hosts = 2, .log2_slots = 4, .faults = {.drop = 0.01}});
+      FloatCall call(3, 352 * 100, 1, true);
+      call.in(1)[at] = bad;
+      Works works;
+      for (int r = 0; r < 3; ++r) works.push_back(call.Submit(cluster, r));
+      ASSERT_TRUE(cluster.RunUntilDone());
+      ExpectError(works, ErrorCode::kNonFinite, "NaN");
+      CheckFloats(cluster, 5'000, 2);
+    }
+  }
+}
+
+TEST(ErrorsSim, different_collectives_raise_a_mismatch_that_shows_the_call) {
+  const std::vector<float> in(2'000, 1.0F);
+  std::vector<float> out(2'000);
+  for (auto other : {AllReduceOf(in.data(), out.data(), 1'500, DataType::kFloat32),
+                     AllReduceOf(in.data(), out.data(), 2'000, DataType::kInt32),
+                     Spec(worker::CollectiveKind::kBarrier, nullptr, nullptr, 0)}) {
+    Cluster cluster({.ranks = 2});
+    Works works;
+    works.push_back(cluster.Submit(0, AllReduceOf(in.data(), out.data(), 2'000, DataType::kFloat32)));
+    cluster.RunFor(1'000'000);
+    works.push_back(cluster.Submit(1, other));
+    ASSERT_TRUE(cluster.RunUntilDone());
+    ExpectError(works, ErrorCode::kMismatch, "#0");
+    ASSERT_EQ(cluster.descriptions().size(), 1u);
+    EXPECT_EQ(cluster.AggregatorStats().verdicts[MLNET_V_MISMATCH], 1u);
+  }
+}
+
+TEST(ErrorsSim, a_dead_rank_is_named_when_the_deadline_passes) {
+  Cluster cluster({.ranks = 4, .timeout_ns = 500'000'000});
+  cluster.Kill(2);
+  FloatCall call(4, 10'000, 3);
+  Works works;
+  for (int r : {0, 1, 3}) works.push_back(call.Submit(cluster, r));
+  ASSERT_TRUE(cluster.RunUntilDone());
+  ExpectError(works, ErrorCode::kTimeout, "waiting for rank 2");
+  EXPECT_LT(cluster.now_ns(), 700'000'000u);
+  // Every later call fails at once, with the same reason.
+  const auto late = call.Submit(cluster, 0);
+  EXPECT_TRUE(late->IsDone());
+  ExpectError({late}, ErrorCode::kTimeout, "waiting for rank 2");
+}
+
+TEST(ErrorsSim, a_silent_aggregator_is_named_when_the_deadline_passes) {
+  Cluster cluster({.ranks = 2, .timeout_ns = 300'000'000, .faults = {.drop = 1.0}});
+  FloatCall call(2, 1'000, 3);
+  Works works;
+  for (int r = 0; r < 2; ++r) works.push_back(call.Submit(cluster, r));
+  ASSERT_TRUE(cluster.RunUntilDone());
+  ExpectError(works, ErrorCode::kTimeout, "192.0.2.100:28012 did not answer");
+  EXPECT_LT(cluster.Stats(0).retransmits, 40u);
+}
+
+TEST(ErrorsSim, the_wire_coming_back_within_the_deadline_is_enough) {
+  Cluster cluster({.ranks = 3, .timeout_ns = 5'000'000'000, .faults = {.drop = 1.0}});
+  FloatCall call(3, 40'000, 4);
+  Works works;
+  for (int r = 0; r < 3; ++r) works.push_back(call.Submit(cluster, r));
+  cluster.At(700'000'000, [&] { cluster.network().faults().drop = 0; });
+  ASSERT_TRUE(cluster.RunUntilDone());
+  ExpectDone(works);
+  call.Check();
+  PrintTraffic(cluster);
+  EXPECT_LT(cluster.now_ns(), 1'200'000'000u);
+}
+
+TEST(ErrorsSim, a_class_that_is_not_open_is_refused_by_name) {
+  Cluster cluster({.ranks = 2});
+  const auto work = cluster.Submit(0, Spec(worker::CollectiveKind::kBarrier, nullptr, nullptr, 0, 5));
+  ExpectError({work}, ErrorCode::kInvalidArgument, "traffic class 5");
+}
+
+}  // namespace
+}  // namespace mlnet::sim
