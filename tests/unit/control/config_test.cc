@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// The configuration file: defaults, every kind of mistake with its place.
+#include "control/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace mlnet::control {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+Error ErrorOf(const char* text) {
+  const auto config = ParseConfig(text, "f.toml", "box");
+  EXPECT_FALSE(config) << text;
+  return config ? Error{} : config.error();
+}
+
+TEST(config, empty_file_gives_the_defaults) {
+  const auto config = ParseConfig("", "f.toml", "box");
+  ASSERT_TRUE(config) << config.error().ToString();
+  EXPECT_EQ(config->host, "box");
+  EXPECT_EQ(config->instance, "box");
+  EXPECT_EQ(config->port, 28012);
+  EXPECT_EQ(config->slots, 16384u);
+  EXPECT_EQ(config->socket_mode, 0660u);
+  EXPECT_EQ(config->group_base, 0xef4d0000u);
+  EXPECT_EQ(config->group_bits, 16);
+  EXPECT_EQ(config->job.classes, 2u);
+  EXPECT_TRUE(config->ifaces.empty());
+}
+
+TEST(config, all_keys_are_read) {
+  const auto config = ParseConfig(R"(
+[daemon]
+host = "w1"
+instance = "lab-w1"
+socket = "/s"
+socket_mode = 0o666
+log_level = "debug"
+[store]
+path = "/p"
+[datapath]
+port = 5000
+pin_root = "/b"
+slots = 64
+group_prefix = "239.1.2.0/24"
+multicast = "off"
+[[iface]]
+name = "eth0"
+mode = "auto"
+share = "shared"
+aggregator = true
+detach_on_stop = false
+[[iface]]
+name = "eth1"
+[job]
+slots = 16
+classes = 3
+timeout_ms = 5
+rto_min_us = 7
+rto_max_us = 8
+window_first = 9
+)", "f.toml", "box");
+  ASSERT_TRUE(config) << config.error().ToString();
+  EXPECT_EQ(config->host, "w1");
+  EXPECT_EQ(config->instance, "lab-w1");
+  EXPECT_EQ(config->socket_mode, 0666u);
+  EXPECT_EQ(config->store, "/p");
+  EXPECT_EQ(config->port, 5000);
+  EXPECT_EQ(config->slots, 64u);
+  EXPECT_EQ(config->group_base, 0xef010200u);
+  ASSERT_EQ(config->ifaces.size(), 2u);
+  EXPECT_EQ(config->ifaces[0].mode, "auto");
+  EXPECT_EQ(config->ifaces[0].share, "shared");
+  EXPECT_TRUE(config->ifaces[0].aggregator);
+  EXPECT_FALSE(config->ifaces[0].detach_on_stop);
+  EXPECT_EQ(config->ifaces[1].mode, "native");
+  EXPECT_EQ(config->job.slots, 16u);
+  EXPECT_EQ(config->job.classes, 3u);
+  EXPECT_EQ(config->job.rto_max_us, 8u);
+  EXPECT_EQ(config->job.multicast, "off");
+}
+
+TEST(config, socket_mode_may_be_an_octal_string) {
+  EXPECT_EQ(ParseConfig("[daemon]\nsocket_mode = \"0640\"", "f", "h")->socket_mode, 0640u);
+  EXPECT_THAT(ErrorOf("[daemon]\nsocket_mode = \"0980\"").message, StartsWith("f.toml:2:15: daemon.socket_mode"));
+}
+
+TEST(config, unknown_key_has_its_place_and_a_suggestion) {
+  const Error error = ErrorOf("[daemon]\nhost = \"a\"\n  sokcet = \"/x\"\n");
+  EXPECT_EQ(error.message, "f.toml:3:3: unknown key 'daemon.sokcet'");
+  EXPECT_EQ(error.hint, "did you mean 'socket'?");
+}
+
+TEST(config, unknown_table_has_its_place_and_a_suggestion) {
+  const Error error = ErrorOf("\n[deamon]\nhost = \"a\"\n");
+  EXPECT_THAT(error.message, StartsWith("f.toml:2:"));
+  EXPECT_EQ(error.hint, "did you mean 'daemon'?");
+}
+
+TEST(config, key_that_resembles_nothing_has_no_suggestion) {
+  EXPECT_THAT(ErrorOf("[store]\nzzzzzzzz = 1\n").hint, HasSubstr("mlnetd.toml"));
+}
+
+TEST(config, wrong_values_have_their_place_and_say_what_fits) {
+  struct Case {
+    const char* text;
+    const char* place;
+    const char* says;
+  };
+  for (const Case& c : {
+           Case{"[datapath]\nport = 0", "f.toml:2:8: ", "integer from 1 to 65535"},
+           Case{"[datapath]\nport = \"a\"", "f.toml:2:8: ", "integer"},
+           Case{"[datapath]\nmulticast = \"maybe\"", "f.toml:2:13: ", "auto, on, off"},
+           Case{"[datapath]\ngroup_prefix = \"10.0.0.0/8\"", "f.toml:2:16: ", "multicast prefix"},
+           Case{"[[iface]]\nname = \"a\"\naggregator = 1", "f.toml:3:14: ", "true or false"},
+           Case{"[[iface]]\nmode = \"native\"", "f.toml:1:1: ", "iface.name is missing"},
+           Case{"[iface]\nname = \"a\"", "f.toml:1:1: ", "[[iface]]"},
+           Case{"[job]\nslots = 3", "f.toml:2:9: ", "power of two"},
+           Case{"[daemon]\nhost = \"a b\"", "f.toml:2:8: ", "1 to 63"},
+           Case{"[daemon]\nhost = \"\"", "f.toml:2:8: ", "non-empty"},
+           Case{"[daemon\n", "f.toml:1:", ""},
+       }) {
+    const Error error = ErrorOf(c.text);
+    EXPECT_EQ(error.code, ErrorCode::kInvalidArgument);
+    EXPECT_THAT(error.message, StartsWith(c.place)) << c.text;
+    EXPECT_THAT(error.message, HasSubstr(c.says)) << c.text;
+  }
+}
+
+TEST(config, first_mistake_is_the_one_reported) {
+  EXPECT_THAT(ErrorOf("[daemon]\nhots = \"a\"\n[job]\nslots = 3\n").message, HasSubstr("daemon.hots"));
+}
+
+TEST(config, missing_file_is_named) {
+  const auto config = LoadConfig("/nonexistent/mlnetd.toml");
+  ASSERT_FALSE(config);
+  EXPECT_THAT(config.error().message, HasSubstr("/nonexistent/mlnetd.toml"));
+}
+
+TEST(config, names_are_checked) {
+  EXPECT_TRUE(IsName("a.B_9-x"));
+  for (const char* bad : {"", "a/b", "a b", ".", "..", "\xc3\xa4"}) EXPECT_FALSE(IsName(bad)) << bad;
+  EXPECT_TRUE(IsName(std::string(63, 'a')));
+  EXPECT_FALSE(IsName(std::string(64, 'a')));
+}
+
+}  // namespace
+}  // namespace mlnet::control

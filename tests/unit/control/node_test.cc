@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Job table entries: what the kernel reads on each host. Expected bytes are written by hand.
+#include "control/node.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace mlnet::control {
+namespace {
+
+using ::testing::ElementsAre;
+
+Plan FourRanksOnTwoHosts() {
+  Plan plan;
+  plan.job_id = 3;
+  plan.epoch = 9;
+  plan.port = 28012;
+  plan.aggregator = "a1";
+  plan.aggregator_address = "10.0.0.9";
+  plan.group = "239.205.0.3";
+  plan.log2_slots = 4;
+  plan.classes = 2;
+  plan.children = {{0, "w1", "eth0", "10.0.0.1"}, {1, "w2", "eth0", "10.0.0.2"}, {2, "w1", "eth0", "10.0.0.1"},
+                   {3, "w2", "eth0", "10.0.0.2"}};
+  return plan;
+}
+
+TEST(node, aggregator_knows_children_slots_and_one_copy_per_host) {
+  HostIds ids;
+  ids.slot_base = 100;
+  ids.words = {7, 8};
+  ids.fan = 2;
+  ids.link_base = 50;
+  ids.stats = 6;
+  const mlnet_node node = MakeNode(FourRanksOnTwoHosts(), "a1", ids, true);
+  EXPECT_EQ(node.flags, MLNET_NODE_AGGREGATE | MLNET_NODE_MULTICAST);
+  EXPECT_EQ(node.epoch, 9);
+  EXPECT_EQ(node.port_be, htons(28012));
+  EXPECT_EQ(node.members, 0xfu);
+  EXPECT_EQ(node.n_children, 4);
+  EXPECT_EQ(node.addr_be, inet_addr("10.0.0.9"));
+  EXPECT_EQ(node.child_addr_be[1], inet_addr("10.0.0.2"));
+  EXPECT_EQ(node.child_addr_be[2], inet_addr("10.0.0.1"));
+  EXPECT_EQ(node.n_fan, 2);
+  EXPECT_EQ(node.fan_child[0], 0);
+  EXPECT_EQ(node.fan_child[1], 1);
+  EXPECT_EQ(node.fan_id, 2u);
+  EXPECT_EQ(node.link_base, 50u);
+  EXPECT_EQ(node.stats_id, 6u);
+  EXPECT_EQ(node.pools[0].slot_base, 100u);
+  EXPECT_EQ(node.pools[1].slot_base, 116u);
+  EXPECT_EQ(node.pools[0].words_id, 7u);
+  EXPECT_EQ(node.pools[1].words_id, 8u);
+  EXPECT_EQ(node.pools[0].log2_slots, 4);
+  EXPECT_TRUE(node.pools[1].is_open);
+  EXPECT_FALSE(node.pools[2].is_open);
+  EXPECT_FALSE(node.pools[8].is_open) << "no fix-up stream yet";
+  EXPECT_EQ(node.group_be, inet_addr("239.205.0.3"));
+  EXPECT_THAT(node.group_mac, ElementsAre(0x01, 0x00, 0x5e, 0x4d, 0x00, 0x03));
+}
+
+TEST(node, worker_host_knows_its_ranks_and_where_results_go) {
+  HostIds ids;
+  ids.inbox = 4;
+  ids.rings = {11, 12};
+  ids.stats = 5;
+  const Plan plan = FourRanksOnTwoHosts();
+  const mlnet_node node = MakeNode(plan, "w2", ids, false);
+  EXPECT_EQ(node.flags, MLNET_NODE_DELIVER);
+  EXPECT_EQ(node.parent_be, inet_addr("10.0.0.9"));
+  EXPECT_EQ(node.inbox_id, 4u);
+  EXPECT_EQ(node.n_local, 2);
+  EXPECT_EQ(node.child_local[0], 0);
+  EXPECT_EQ(node.child_local[1], 1);
+  EXPECT_EQ(node.child_local[3], 2);
+  EXPECT_EQ(node.local_ring[0], 11u);
+  EXPECT_EQ(node.local_ring[1], 12u);
+  EXPECT_EQ(node.pools[1].cell_base, 32u);
+  EXPECT_EQ(node.fan_id, 0u);
+  EXPECT_EQ(node.n_fan, 0);
+  EXPECT_EQ(InboxCells(plan), 64u);
+  EXPECT_THAT(LocalRanks(plan, "w2"), ElementsAre(1, 3));
+  EXPECT_TRUE(LocalRanks(plan, "a1").empty());
+}
+
+TEST(node, sixty_four_children_fill_the_member_word) {
+  Plan plan = FourRanksOnTwoHosts();
+  plan.children.resize(64, plan.children[0]);
+  EXPECT_EQ(MakeNode(plan, "none", HostIds{}, false).members, ~uint64_t{0});
+  EXPECT_EQ(MakeNode(plan, "none", HostIds{}, false).flags, 0);
+}
+
+}  // namespace
+}  // namespace mlnet::control

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Planning: who sums, over which interface each rank goes, and every reason why not.
+#include "control/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace mlnet::control {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr uint64_t kNow = 50'000;
+
+HostRecord Host(const std::string& name, const std::string& address, bool aggregator) {
+  HostRecord host;
+  host.host = name;
+  host.port = 28012;
+  host.slots_free = 1024;
+  host.running = true;
+  host.heartbeat_ms = kNow;
+  host.ifaces = {{"eth0", address, 24, 1500, aggregator, true}};
+  return host;
+}
+
+struct World {
+  std::vector<HostRecord> hosts = {Host("a1", "10.0.0.9", true), Host("a2", "10.0.0.8", true), Host("w1", "10.0.0.1", false),
+                                   Host("w2", "10.0.0.2", false)};
+  JobView job;
+  std::vector<JobView> jobs;
+
+  World() {
+    job.job.name = "demo";
+    job.job.world_size = 3;
+    job.members = {{1, 0, "w1", 7, true, false, 0, ""}, {1, 1, "w2", 8, true, false, 0, ""}, {1, 2, "w1", 9, true, false, 0, ""}};
+  }
+  HostRecord& At(const std::string& name) {
+    return *std::find_if(hosts.begin(), hosts.end(), [&](const auto& h) { return h.host == name; });
+  }
+  Result<Plan> Make() { return MakePlan({&job, &hosts, &jobs, 0xef4d0000, 16, kNow}); }
+  Error Refusal() {
+    const auto plan = Make();
+    EXPECT_FALSE(plan);
+    return plan ? Error{} : plan.error();
+  }
+};
+
+TEST(plan, children_are_ranks_with_the_address_of_their_host) {
+  World world;
+  const auto plan = world.Make();
+  ASSERT_TRUE(plan) << plan.error().ToString();
+  EXPECT_EQ(plan->aggregator, "a1");
+  EXPECT_EQ(plan->aggregator_address, "10.0.0.9");
+  ASSERT_EQ(plan->children.size(), 3u);
+  EXPECT_EQ(plan->children[0].address, "10.0.0.1");
+  EXPECT_EQ(plan->children[1].address, "10.0.0.2");
+  EXPECT_EQ(plan->children[2].address, "10.0.0.1");
+  EXPECT_EQ(plan->blocks, 11u);
+  EXPECT_EQ(plan->log2_slots, 8u);
+  EXPECT_EQ(plan->classes, 2u);
+  EXPECT_THAT(WorkerHosts(*plan), ElementsAre("w1", "w2"));
+  EXPECT_TRUE(Involves(*plan, "a1"));
+  EXPECT_FALSE(Involves(*plan, "a2"));
+}
+
+TEST(plan, jobs_spread_over_the_aggregators) {
+  World world;
+  JobView other;
+  other.job.state = kReady;
+  other.job.plan.aggregator = "a1";
+  world.jobs = {other};
+  EXPECT_EQ(world.Make()->aggregator, "a2");
+  world.jobs[0].job.state = kClosed;
+  EXPECT_EQ(world.Make()->aggregator, "a1");
+}
+
+TEST(plan, no_aggregator_says_which_hosts_and_why_not) {
+  World world;
+  world.At("a1").heartbeat_ms = kNow - kHeartbeatStaleMs - 1;
+  world.At("a2").ifaces[0].attached = false;
+  const Error error = world.Refusal();
+  EXPECT_EQ(error.code, ErrorCode::kUnavailable);
+  EXPECT_THAT(error.message, HasSubstr("a1: its mlnetd is not running"));
+  EXPECT_THAT(error.message, HasSubstr("a2: its aggregator interface is not attached"));
+  EXPECT_THAT(error.message, HasSubstr("w1: no interface with aggregator = true"));
+  EXPECT_THAT(error.hint, HasSubstr("mlnetctl iface attach"));
+}
+
+TEST(plan, stopped_full_or_occupied_aggregators_are_passed_over) {
+  World world;
+  world.At("a1").running = false;
+  EXPECT_EQ(world.Make()->aggregator, "a2");
+  world.At("a1").running = true;
+  world.At("a1").slots_free = 511;
+  EXPECT_EQ(world.Make()->aggregator, "a2");
+  world.At("a1").slots_free = 512;
+  EXPECT_EQ(world.Make()->aggregator, "a1");
+  world.job.members[1].host = "a1";
+  EXPECT_EQ(world.Make()->aggregator, "a2");
+  world.job.members[2].host = "a2";
+  EXPECT_THAT(world.Refusal().message, HasSubstr("a2: it runs rank 2 of this job"));
+}
+
+TEST(plan, rank_goes_by_the_interface_in_the_aggregators_network) {
+  World world;
+  world.At("w1").ifaces = {{"mgmt0", "192.168.0.1", 24, 1500, false, true}, {"eth1", "10.0.0.77", 24, 1500, false, true}};
+  const auto plan = world.Make();
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->children[0].iface, "eth1");
+  EXPECT_EQ(plan->children[0].address, "10.0.0.77");
+  world.At("w1").ifaces.pop_back();
+  EXPECT_EQ(world.Make()->children[0].address, "192.168.0.1") << "behind a router";
+  world.At("w1").ifaces[0].attached = false;
+  EXPECT_THAT(world.Refusal().message, HasSubstr("host w1 (rank 0) has no attached interface"));
+}
+
+TEST(plan, smallest_mtu_decides_and_too_small_is_refused_by_name) {
+  World world;
+  world.At("w2").ifaces[0].mtu = 92 + 3 * 128 + 127;
+  EXPECT_EQ(world.Make()->blocks, 3u);
+  world.At("w2").ifaces[0].mtu = 92 + 127;
+  const Error error = world.Refusal();
+  EXPECT_EQ(error.code, ErrorCode::kUnsupported);
+  EXPECT_THAT(error.message, HasSubstr("MTU 219 of eth0 on host w2"));
+}
+
+TEST(plan, blocks_follow_the_frame_layout) {
+  EXPECT_EQ(BlocksPerPacket(1500), 11u);  // 1500 - 20 - 8 - 22 - 42 = 1408 = 11 * 128
+  EXPECT_EQ(BlocksPerPacket(1499), 10u);
+  EXPECT_EQ(BlocksPerPacket(9000), 11u);
+  EXPECT_EQ(BlocksPerPacket(220), 1u);
+  EXPECT_EQ(BlocksPerPacket(219), 0u);
+  EXPECT_EQ(BlocksPerPacket(0), 0u);
+}
+
+TEST(plan, different_data_ports_are_refused) {
+  World world;
+  world.At("w2").port = 1;
+  EXPECT_EQ(world.Refusal().code, ErrorCode::kMismatch);
+}
+
+TEST(plan, group_is_the_prefix_and_the_job_id) {
+  Plan plan;
+  Number(plan, {0x0203, 7}, 0xef4d0000, 16);
+  EXPECT_EQ(plan.group, "239.77.2.3");
+  EXPECT_EQ(plan.epoch, 7);
+  Number(plan, {0x0203, 7}, 0xef010200, 24);
+  EXPECT_EQ(plan.group, "239.1.2.3");
+}
+
+}  // namespace
+}  // namespace mlnet::control
