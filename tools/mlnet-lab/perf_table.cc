@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "perf_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace mlnet::lab {
+
+double PercentileUs(std::vector<uint64_t> times_ns, double percent) {
+  if (times_ns.empty()) return 0;
+  std::sort(times_ns.begin(), times_ns.end());
+  const double position = std::ceil(percent / 100.0 * static_cast<double>(times_ns.size()));
+  const size_t index = static_cast<size_t>(std::max(position, 1.0)) - 1;
+  return static_cast<double>(times_ns[std::min(index, times_ns.size() - 1)]) / 1000.0;
+}
+
+double PerfRow::AlgorithmMBps() const {
+  const double us = PercentileUs(times_ns, 50);
+  return us > 0 ? static_cast<double>(Bytes()) / us : 0;  // bytes per microsecond are MB/s
+}
+
+double PerfRow::BusMBps() const { return AlgorithmMBps() * 2.0 * (ranks - 1) / ranks; }
+
+void MergeTurn(const std::vector<std::vector<perf::RankRow>>& ranks, const PerfRow& shape, std::vector<PerfRow>& rows) {
+  for (size_t i = 0; i < ranks.front().size(); ++i) {
+    if (rows.size() <= i) {
+      rows.push_back(shape);
+      rows.back().count = ranks.front()[i].count;
+    }
+    PerfRow& row = rows[i];
+    row.variant = ranks.front()[i].variant;
+    std::vector<uint64_t> slowest(ranks.front()[i].times_ns.size(), 0);
+    for (const auto& of_rank : ranks) {
+      for (size_t t = 0; t < slowest.size(); ++t) slowest[t] = std::max(slowest[t], of_rank[i].times_ns[t]);
+      row.wrong += of_rank[i].wrong;
+      row.checked += of_rank[i].checked;
+      row.retransmits += of_rank[i].retransmits;
+      row.summed_in_kernel += of_rank[i].summed_in_kernel;
+      row.summed_in_user_space += of_rank[i].summed_in_user_space;
+    }
+    row.times_ns.insert(row.times_ns.end(), slowest.begin(), slowest.end());
+  }
+}
+
+std::string RenderTable(const std::vector<PerfRow>& rows) {
+  std::string text = fmt::format("# {:>10} {:>11} {:>8} {:>6} {:>7} {:>6} {:>12} {:>12} {:>11} {:>11} {:>7}  {}\n", "size",
+                                 "count", "type", "redop", "backend", "wire", "time p50", "time p99", "algbw", "busbw",
+                                 "#wrong", "algorithm");
+  text += fmt::format("# {:>10} {:>11} {:>8} {:>6} {:>7} {:>6} {:>12} {:>12} {:>11} {:>11} {:>7}\n", "(B)", "(elements)",
+                      "", "", "", "", "(us)", "(us)", "(MB/s)", "(MB/s)", "");
+  for (const PerfRow& row : rows) {
+    std::string line = fmt::format("  {:>10} {:>11} {:>8} {:>6} {:>7} {:>6} {:>12.1f} {:>12.1f} {:>11.2f} {:>11.2f} {:>7}  {}",
+                                   row.Bytes(), row.count, perf::NameOf(row.dtype), "sum", row.backend,
+                                   row.wire.empty() ? "-" : row.wire, PercentileUs(row.times_ns, 50),
+                                   PercentileUs(row.times_ns, 99), row.AlgorithmMBps(), row.BusMBps(), row.wrong,
+                                   row.variant);
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string RenderComparison(const std::vector<PerfRow>& rows) {
+  std::string text;
+  for (const PerfRow& peer : rows) {
+    if (peer.backend == rows.front().backend) continue;
+    const auto own = std::find_if(rows.begin(), rows.end(), [&](const PerfRow& row) {
+      return row.backend == rows.front().backend && row.count == peer.count;
+    });
+    const double own_us = own != rows.end() ? PercentileUs(own->times_ns, 50) : 0;
+    if (own_us <= 0) continue;
+    text += fmt::format("# {} bytes: {} is {:.2f} x as fast as {}\n", peer.Bytes(), own->backend,
+                        PercentileUs(peer.times_ns, 50) / own_us, peer.backend);
+  }
+  return text;
+}
+
+Json RowsToJson(const std::vector<PerfRow>& rows) {
+  const auto rounded = [](double value) { return std::round(value * 1000.0) / 1000.0; };
+  Json list = Json::array();
+  for (const PerfRow& row : rows) {
+    Json entry = {{"backend", row.backend},
+                  {"wire", row.wire.empty() ? Json() : Json(row.wire)},
+                  {"algorithm", row.variant.empty() ? Json() : Json(row.variant)},
+                  {"ranks", row.ranks},
+                  {"bytes", row.Bytes()},
+                  {"count", row.count},
+                  {"dtype", perf::NameOf(row.dtype)},
+                  {"op", "sum"},
+                  {"iterations", row.times_ns.size()},
+                  {"time_us_p50", rounded(PercentileUs(row.times_ns, 50))},
+                  {"time_us_p99", rounded(PercentileUs(row.times_ns, 99))},
+                  {"algbw_MBps", rounded(row.AlgorithmMBps())},
+                  {"busbw_MBps", rounded(row.BusMBps())},
+                  {"wrong", row.wrong},
+                  {"checked", row.checked},
+                  {"retransmits", row.retransmits}};
+    // A peer has no such counters: null, not a number that could be mistaken for a measurement.
+    entry["summed_in_kernel"] = row.has_kernel_counters ? Json(row.summed_in_kernel) : Json();
+    entry["summed_in_user_space"] = row.has_kernel_counters ? Json(row.summed_in_user_space) : Json();
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+uint64_t WrongOf(const std::vector<PerfRow>& rows) {
+  uint64_t wrong = 0;
+  for (const PerfRow& row : rows) wrong += row.wrong;
+  return wrong;
+}
+
+}  // namespace mlnet::lab

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// What mlnet-lab perf found, as a table in the shape of nccl-tests and as mlnet-lab.perf/1.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mlnet-perf/spec.h"
+
+namespace mlnet::lab {
+
+using Json = nlohmann::json;
+
+struct PerfRow {
+  std::string backend;
+  std::string wire;     // empty for peers, which send the elements as they are
+  std::string variant;  // the algorithm that a peer found fastest
+  int ranks = 0;
+  uint64_t count = 0;
+  DataType dtype = DataType::kFloat32;
+  std::vector<uint64_t> times_ns;  // of whole collectives: the slowest rank's
+  uint64_t wrong = 0;
+  uint64_t checked = 0;
+  uint64_t retransmits = 0;
+  uint64_t summed_in_kernel = 0;
+  uint64_t summed_in_user_space = 0;
+  bool has_kernel_counters = false;  // mlnet only
+
+  uint64_t Bytes() const { return count * 4; }
+  double AlgorithmMBps() const;
+  /// Algorithm bandwidth times 2(n-1)/n: what each link of a ring would have to carry.
+  double BusMBps() const;
+};
+
+/// Nearest rank of the sorted times, in microseconds; 0 for none.
+double PercentileUs(std::vector<uint64_t> times_ns, double percent);
+
+/// The rows of all ranks of one turn into one row per count, or added to those of earlier turns.
+/// REQUIRES: all ranks report the same counts in the same order, as `rows` does unless it is empty.
+void MergeTurn(const std::vector<std::vector<perf::RankRow>>& ranks, const PerfRow& shape, std::vector<PerfRow>& rows);
+
+std::string RenderTable(const std::vector<PerfRow>& rows);
+/// One line per peer and count: how much faster the first backend was. Empty without peers.
+std::string RenderComparison(const std::vector<PerfRow>& rows);
+Json RowsToJson(const std::vector<PerfRow>& rows);
+uint64_t WrongOf(const std::vector<PerfRow>& rows);
+
+}  // namespace mlnet::lab

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// mlnet-perf-gloo SPEC RANK: one rank over Gloo's TCP transport, with whichever of its all-reduce algorithms
+// is fastest for the size. Gloo throws; nothing of that leaves this file.
+#include <fmt/format.h>
+#include <gloo/allreduce.h>
+#include <gloo/allreduce_halving_doubling.h>
+#include <gloo/math.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/file_store.h>
+#include <gloo/transport/tcp/device.h>
+
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+
+#include "mlnet-perf/measure.h"
+
+namespace mlnet::perf {
+namespace {
+
+enum Variant : size_t { kRing, kBcube, kHalvingDoubling };
+
+class GlooBackend final : public Backend {
+ public:
+  GlooBackend(const Spec& spec, int rank, std::shared_ptr<gloo::Context> context)
+      : spec_(spec), rank_(rank), context_(std::move(context)) {}
+
+  Promise promise() const override { return Promise::kFloatAdds; }
+  std::vector<std::string> Variants() const override { return {"ring", "bcube", "halving-doubling"}; }
+
+  Result<void> Prepare(void* buffer, size_t count, DataType dtype) override {
+    buffer_ = buffer;
+    count_ = count;
+    dtype_ = dtype;
+    try {
+      if (dtype == DataType::kFloat32) PrepareHalvingDoubling<float>();
+      else PrepareHalvingDoubling<int32_t>();
+    } catch (const std::exception& error) {
+      return Err(ErrorCode::kSystem, fmt::format("Gloo: {}", error.what()));
+    }
+    return {};
+  }
+
+  Result<void> AllReduce(size_t variant) override {
+    try {
+      if (variant == kHalvingDoubling) halving_doubling_->run();
+      else if (dtype_ == DataType::kFloat32) Reduce<float>(variant);
+      else Reduce<int32_t>(variant);
+    } catch (const std::exception& error) {
+      return Err(ErrorCode::kSystem, fmt::format("Gloo: {}", error.what()));
+    }
+    return {};
+  }
+
+  Counters ReadCounters() override { return {0, 0, TcpRetransmits(spec_, rank_)}; }
+
+ private:
+  template <typename T>
+  void PrepareHalvingDoubling() {
+    halving_doubling_.reset();
+    halving_doubling_ = std::make_unique<gloo::AllreduceHalvingDoubling<T>>(
+        context_, std::vector<T*>{static_cast<T*>(buffer_)}, static_cast<int>(count_));
+  }
+
+  template <typename T>
+  void Reduce(size_t variant) {
+    gloo::AllreduceOptions options(context_);
+    options.setAlgorithm(variant == kRing ? gloo::AllreduceOptions::Algorithm::RING
+                                          : gloo::AllreduceOptions::Algorithm::BCUBE);
+    options.setReduceFunction(
+        static_cast<void (*)(void*, const void*, const void*, size_t)>(&gloo::sum<T>));
+    options.setOutput(static_cast<T*>(buffer_), count_);
+    gloo::allreduce(options);
+  }
+
+  const Spec& spec_;
+  const int rank_;
+  std::shared_ptr<gloo::Context> context_;
+  std::unique_ptr<gloo::Algorithm> halving_doubling_;
+  void* buffer_ = nullptr;
+  size_t count_ = 0;
+  DataType dtype_ = DataType::kFloat32;
+};
+
+Result<std::shared_ptr<gloo::Context>> Connect(const Spec& spec, int rank) {
+  try {
+    gloo::transport::tcp::attr attributes;
+    attributes.iface = spec.iface;
+    attributes.ai_family = AF_INET;
+    auto device = gloo::transport::tcp::CreateDevice(attributes);
+    gloo::rendezvous::FileStore store(spec.dir + "/store");
+    auto context = std::make_shared<gloo::rendezvous::Context>(rank, spec.world_size);
+    context->setTimeout(std::chrono::seconds(spec.timeout_s));
+    context->connectFullMesh(store, device);
+    return context;
+  } catch (const std::exception& error) {
+    return Err(ErrorCode::kSystem, fmt::format("Gloo: {}", error.what()));
+  }
+}
+
+int Main(const Spec& spec, int rank) {
+  auto context = Connect(spec, rank);
+  if (!context) return FailRank(spec, rank, context.error());
+  GlooBackend backend(spec, rank, std::move(*context));
+  return RunRank(spec, rank, backend);
+}
+
+}  // namespace
+}  // namespace mlnet::perf
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    fmt::print(stderr, "usage: mlnet-perf-gloo SPEC RANK; started by mlnet-lab perf\n");
+    return 2;
+  }
+  const auto spec = mlnet::perf::LoadSpec(argv[1]);
+  if (!spec) {
+    fmt::print(stderr, "mlnet-perf-gloo: {}\n", spec.error().ToString());
+    return 1;
+  }
+  return mlnet::perf::Main(*spec, std::atoi(argv[2]));
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// mlnet-perf-rank SPEC RANK: one rank over libmlnet.
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "mlnet-perf/measure.h"
+
+namespace mlnet::perf {
+namespace {
+
+class MlnetBackend final : public Backend {
+ public:
+  MlnetBackend(std::unique_ptr<Communicator> comm, std::chrono::milliseconds timeout)
+      : comm_(std::move(comm)), timeout_(timeout) {}
+
+  Promise promise() const override { return Promise::kBlockExponent; }
+
+  Result<void> Prepare(void* buffer, size_t count, DataType dtype) override {
+    buffer_ = buffer;
+    count_ = count;
+    dtype_ = dtype;
+    return {};
+  }
+
+  Result<void> AllReduce(size_t) override {
+    return comm_->AllReduce(buffer_, buffer_, count_, dtype_, ReduceOp::kSum, {.timeout = timeout_})->Wait();
+  }
+
+  Counters ReadCounters() override {
+    const CommStats stats = comm_->Stats();
+    return {stats.summed_in_kernel, stats.summed_in_user_space, stats.retransmits};
+  }
+
+ private:
+  std::unique_ptr<Communicator> comm_;
+  std::chrono::milliseconds timeout_;
+  void* buffer_ = nullptr;
+  size_t count_ = 0;
+  DataType dtype_ = DataType::kFloat32;
+};
+
+int Main(const Spec& spec, int rank) {
+  JoinOptions options;
+  options.job = spec.job;
+  options.rank = rank;
+  options.world_size = spec.world_size;
+  auto comm = Communicator::Join(options);
+  if (!comm) return FailRank(spec, rank, comm.error());
+  MlnetBackend backend(std::move(*comm), std::chrono::seconds(spec.timeout_s));
+  return RunRank(spec, rank, backend);
+}
+
+}  // namespace
+}  // namespace mlnet::perf
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    fmt::print(stderr, "usage: mlnet-perf-rank SPEC RANK; started by mlnet-lab perf\n");
+    return 2;
+  }
+  const auto spec = mlnet::perf::LoadSpec(argv[1]);
+  if (!spec) {
+    fmt::print(stderr, "mlnet-perf-rank: {}\n", spec.error().ToString());
+    return 1;
+  }
+  return mlnet::perf::Main(*spec, std::atoi(argv[2]));
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mlnet-perf/spec.h"
+
+#include <fstream>
+
+#include "base/errno_error.h"
+
+namespace mlnet::perf {
+namespace {
+
+Result<void> Save(const std::string& file, const Json& value) {
+  std::ofstream out(file, std::ios::trunc);
+  out << value.dump() << "\n";
+  out.close();
+  if (!out) return tl::make_unexpected(ErrnoError("write " + file, errno));
+  return {};
+}
+
+Result<Json> Load(const std::string& file) {
+  std::ifstream in(file);
+  if (!in) return Err(ErrorCode::kSystem, "cannot read " + file);
+  Json value = Json::parse(in, nullptr, false);
+  if (!value.is_object()) return Err(ErrorCode::kProtocol, file + " is not a JSON object");
+  return value;
+}
+
+}  // namespace
+
+const char* NameOf(DataType dtype) { return dtype == DataType::kFloat32 ? "float32" : "int32"; }
+
+Result<void> SaveSpec(const Spec& spec) {
+  return Save(spec.File(), {{"dir", spec.dir},
+                            {"world_size", spec.world_size},
+                            {"ranks_per_host", spec.ranks_per_host},
+                            {"dtype", NameOf(spec.dtype)},
+                            {"counts", spec.counts},
+                            {"iterations", spec.iterations},
+                            {"warmup", spec.warmup},
+                            {"check_all", spec.check_all},
+                            {"seed", spec.seed},
+                            {"timeout_s", spec.timeout_s},
+                            {"job", spec.job},
+                            {"iface", spec.iface}});
+}
+
+Result<Spec> LoadSpec(const std::string& file) {
+  const auto json = Load(file);
+  if (!json) return tl::make_unexpected(json.error());
+  Spec spec;
+  try {  // the JSON library throws; this file is the only place that hears of it
+    spec.dir = json->at("dir");
+    spec.world_size = json->at("world_size");
+    spec.ranks_per_host = json->at("ranks_per_host");
+    spec.dtype = json->at("dtype") == "int32" ? DataType::kInt32 : DataType::kFloat32;
+    spec.counts = json->at("counts").get<std::vector<uint64_t>>();
+    spec.iterations = json->at("iterations");
+    spec.warmup = json->at("warmup");
+    spec.check_all = json->at("check_all");
+    spec.seed = json->at("seed");
+    spec.timeout_s = json->at("timeout_s");
+    spec.job = json->at("job");
+    spec.iface = json->at("iface");
+  } catch (const Json::exception& error) {
+    return Err(ErrorCode::kProtocol, file + ": " + error.what());
+  }
+  return spec;
+}
+
+Result<void> SaveRows(const std::string& file, const Result<std::vector<RankRow>>& rows) {
+  if (!rows) {
+    const Error& error = rows.error();
+    return Save(file, {{"error", {{"code", ErrorCodeName(error.code)}, {"message", error.message}, {"hint", error.hint}}}});
+  }
+  Json list = Json::array();
+  for (const RankRow& row : *rows) {
+    list.push_back({{"count", row.count},
+                    {"variant", row.variant},
+                    {"times_ns", row.times_ns},
+                    {"wrong", row.wrong},
+                    {"checked", row.checked},
+                    {"summed_in_kernel", row.summed_in_kernel},
+                    {"summed_in_user_space", row.summed_in_user_space},
+                    {"retransmits", row.retransmits}});
+  }
+  return Save(file, {{"rows", list}});
+}
+
+Result<std::vector<RankRow>> LoadRows(const std::string& file) {
+  const auto json = Load(file);
+  if (!json) return tl::make_unexpected(json.error());
+  try {
+    if (json->contains("error")) {
+      const Json& body = json->at("error");
+      const auto code = ErrorCodeFromName(body.at("code").get<std::string>());
+      return Err(code.value_or(ErrorCode::kSystem), body.at("message"), body.at("hint"));
+    }
+    std::vector<RankRow> rows;
+    for (const Json& row : json->at("rows")) {
+      rows.push_back({row.at("count"), row.at("variant"), row.at("times_ns").get<std::vector<uint64_t>>(),
+                      row.at("wrong"), row.at("checked"), row.at("summed_in_kernel"), row.at("summed_in_user_space"),
+                      row.at("retransmits")});
+    }
+    return rows;
+  } catch (const Json::exception& error) {
+    return Err(ErrorCode::kProtocol, file + ": " + error.what());
+  }
+}
+
+}  // namespace mlnet::perf
