@@ -37,20 +37,21 @@ TEST(FaultsSim, a_third_of_all_frames_lost_still_ends_right) {
   PrintTraffic(cluster);
 }
 
-// Loss costs little more than the lost packets.
+// Loss costs little more than the lost packets: on links of 1 Gb/s, with the pool well above what is
+// under way on them.
 TEST(FaultsSim, one_percent_loss_costs_few_retransmissions_and_little_time) {
   const uint64_t seed = Seed(99);
-  constexpr size_t kCount = 352 * 3000;
   uint64_t time_ns[2] = {};
   for (int lossy = 0; lossy < 2; ++lossy) {
-    Cluster cluster({.ranks = 4, .log2_slots = 8, .faults = {.drop = lossy * 0.01}, .seed = seed});
-    CheckFloats(cluster, kCount, seed);
+    Cluster cluster({.ranks = 4, .log2_slots = 8, .faults = {.drop = lossy * 0.01, .ns_per_byte = 8}, .seed = seed});
+    const uint64_t start_ns = cluster.now_ns();
+    CheckFloats(cluster, 352 * 3000, seed);
     PrintTraffic(cluster);
-    time_ns[lossy] = cluster.now_ns();
-    const CommStats stats = cluster.Stats(0);
-    EXPECT_LT(stats.retransmits, stats.packets_sent / 10);
+    time_ns[lossy] = cluster.now_ns() - start_ns;
+    // Each rank repeats what any of four ranks lost on the way up, and what it lost on the way down.
+    EXPECT_LT(cluster.Stats(0).retransmits, cluster.Stats(0).packets_sent * (lossy ? 8 : 0) / 100 + 1);
   }
-  EXPECT_LT(time_ns[1], time_ns[0] * 5 / 2);
+  EXPECT_LT(time_ns[1], time_ns[0] * 115 / 100);
 }
 
 TEST(FaultsSim, all_collectives_and_classes_under_loss_in_different_orders_across_2_to_the_32) {

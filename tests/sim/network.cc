@@ -23,7 +23,7 @@ void Network::Push(uint64_t now_ns, int from_host, int to_host, test::Bytes fram
     ++traffic_.reordered;
   } else {
     uint64_t& last_ns = last_at_ns_[{from_host, to_host}];
-    at_ns = last_ns = std::max(at_ns, last_ns);
+    at_ns = last_ns = std::max(at_ns, last_ns + frame.size() * faults_.ns_per_byte);
   }
   queue_.push({at_ns, next_order_++, to_host, std::move(frame)});
 }

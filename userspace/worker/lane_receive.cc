@@ -120,18 +120,17 @@ void Lane::OnAnswer(Flight& flight, uint64_t now_ns) {
   if (flight.transmissions == 1) {
     rtt_.Sample(now_ns - flight.sent_ns);
     counters.rtt_us.Set(rtt_.srtt_ns() / 1000);
+    // Answers to retries say nothing: other ranks need not have sent what lies between.
+    overtaken_.OnAnswer(flight.order);
   } else if (!flight.is_held) {
     window_.OnLoss(now_ns, rtt_.srtt_ns());
   }
   window_.OnAnswer(now_ns, rtt_.srtt_ns(), flights_.size());
-  overtaken_.OnAnswer(flight.order);
   gate_.OnAnswer();
   last_answer_ns_ = now_ns;
   has_asked_ = false;
-  if (is_waiting_for_others_) {
-    is_waiting_for_others_ = false;
-    rearmed_ns_ = now_ns + rtt_.rto_ns();  // the rest is about to come, too
-  }
+  is_waiting_for_others_ = false;
+  rearmed_ns_ = now_ns + rtt_.rto_ns();  // while answers come, what is missing shows by being overtaken
   counters.results.Add();
   counters.summed_in_kernel.Add();
 }

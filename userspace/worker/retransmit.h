@@ -55,7 +55,8 @@ class RttEstimator {
   bool has_sample_ = false;
 };
 
-/// Every transmission has a number that grows; the three largest answered ones are enough to know.
+/// Every transmission has a number that grows; the three largest that were answered at the first attempt
+/// are enough to know.
 class Overtaken {
  public:
   void OnAnswer(uint64_t order);

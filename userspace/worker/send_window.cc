@@ -2,24 +2,27 @@
 #include "send_window.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace mlnet::worker {
 namespace {
 
-constexpr uint32_t kLossesTolerated = 2;    // in a round, whatever its size
-constexpr uint32_t kRoundShareTolerated = 8;  // one in so many
+constexpr double kLossTolerated = 0.03;   // on one hop
+constexpr uint32_t kRoundPacketsMin = 64;  // a share of fewer says nothing
 constexpr double kFloor = 4;
 
 }  // namespace
 
-SendWindow::SendWindow(uint32_t first, uint32_t most)
+// A packet is late at every rank when any of the n contributions or the own copy of the result is lost.
+SendWindow::SendWindow(uint32_t first, uint32_t most, int world_size)
     : size_(std::clamp<double>(first, 1, most)),
       floor_(std::min<double>(kFloor, size_)),
       most_(most),
-      threshold_(most) {}
+      threshold_(most),
+      tolerated_share_(1 - std::pow(1 - kLossTolerated, world_size + 1)) {}
 
 void SendWindow::StartRound(uint64_t now_ns, uint64_t srtt_ns) {
-  if (now_ns < round_ends_ns_) return;
+  if (now_ns < round_ends_ns_ || (answered_in_round_ < kRoundPacketsMin && answered_in_round_ > 0)) return;
   round_ends_ns_ = now_ns + std::max<uint64_t>(srtt_ns, 1);
   answered_in_round_ = 0;
   lost_in_round_ = 0;
@@ -37,7 +40,7 @@ void SendWindow::OnAnswer(uint64_t now_ns, uint64_t srtt_ns, uint32_t in_flight)
 void SendWindow::OnLoss(uint64_t now_ns, uint64_t srtt_ns) {
   StartRound(now_ns, srtt_ns);
   ++lost_in_round_;
-  const uint32_t tolerated = std::max(kLossesTolerated, answered_in_round_ / kRoundShareTolerated);
+  const double tolerated = tolerated_share_ * std::max(kRoundPacketsMin, answered_in_round_);
   if (is_halved_in_round_ || lost_in_round_ <= tolerated) return;
   is_halved_in_round_ = true;
   size_ = std::max(floor_, size_ / 2);
