@@ -15,7 +15,8 @@ Lane::Lane(const LaneContext& context, int traffic_class)
       next_seq_(pool_.first_seq),
       oldest_(pool_.first_seq),
       flights_(pool_.slots()),
-      window_(context.config.window_first, pool_.slots(), context.config.world_size),
+      // Half of the pool stays free for what is repaired: s + P waits for s, and a repair takes two round trips.
+      window_(context.config.window_first, std::max(1U, pool_.slots() / 2), context.config.world_size),
       rtt_(context.config.rto_min_ns, context.config.rto_max_ns) {
   for (uint64_t i = 0; i < pool_.slots(); ++i) {
     next_of_slot_[flights_.IndexOf(pool_.first_seq + i)] = pool_.first_seq + i;

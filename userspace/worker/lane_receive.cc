@@ -118,7 +118,8 @@ void Lane::ConsumeData(Collective& collective, uint64_t packet, const mlnet_cell
 void Lane::OnAnswer(Flight& flight, uint64_t now_ns) {
   Counters& counters = context_.counters;
   if (flight.transmissions == 1) {
-    rtt_.Sample(now_ns - flight.sent_ns);
+    // One that was overtaken waited for a rank that had lost its own: no measure of the path.
+    if (!overtaken_.IsOvertaken(flight.order)) rtt_.Sample(now_ns - flight.sent_ns);
     counters.rtt_us.Set(rtt_.srtt_ns() / 1000);
     // Answers to retries say nothing: other ranks need not have sent what lies between.
     overtaken_.OnAnswer(flight.order);
@@ -149,7 +150,7 @@ bool Lane::IsOvertakenNow(const Flight& flight, uint64_t now_ns) {
   if (flight.is_busy || !overtaken_.IsOvertaken(flight.order)) return false;
   // Once a round trip and some tolerance for reordering; where the aggregator said that others are
   // missing, it is most likely still so.
-  const uint64_t wait_ns = rtt_.srtt_ns() + rtt_.srtt_ns() / kReorderShare;
+  const uint64_t wait_ns = rtt_.path_ns() + rtt_.path_ns() / kReorderShare;
   const uint64_t at_ns = flight.sent_ns + wait_ns * (flight.is_held ? kHeldRoundTrips : 1);
   if (now_ns >= at_ns) return true;
   WakeAt(at_ns);

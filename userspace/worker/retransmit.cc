@@ -5,6 +5,11 @@ namespace mlnet::worker {
 
 void RttEstimator::Sample(uint64_t rtt_ns) {
   shift_ = 0;
+  if (++run_samples_ > kRunSamples) {
+    run_samples_ = 1;
+    shortest_ns_ = {UINT64_MAX, shortest_ns_[0]};
+  }
+  shortest_ns_[0] = std::min(shortest_ns_[0], rtt_ns);
   if (!has_sample_) {
     has_sample_ = true;
     srtt_ns_ = rtt_ns;

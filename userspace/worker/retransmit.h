@@ -33,6 +33,8 @@ class RttEstimator {
   uint64_t probe_ns() const {
     return has_sample_ ? std::max(2 * srtt_ns_, srtt_ns_ + 4 * var_ns_) : rto_ns();
   }
+  /// The shortest of the newest round trips: what the path takes when no other rank is waited for.
+  uint64_t path_ns() const { return has_sample_ ? std::min(shortest_ns_[0], shortest_ns_[1]) : min_ns_; }
   /// The timeout without the estimator's own back-off, doubled `shift` times.
   uint64_t rto_ns(unsigned shift) const {
     return std::min(max_ns_, base_rto_ns() << std::min(shift, kShiftMax));
@@ -40,6 +42,7 @@ class RttEstimator {
 
  private:
   static constexpr unsigned kShiftMax = 16;
+  static constexpr uint32_t kRunSamples = 32;
   static constexpr uint64_t kFirstRtoFactor = 10;  // of the lower bound, before the first sample
 
   uint64_t base_rto_ns() const {
@@ -51,6 +54,8 @@ class RttEstimator {
   uint64_t max_ns_ = 1;
   uint64_t srtt_ns_ = 0;
   uint64_t var_ns_ = 0;
+  std::array<uint64_t, 2> shortest_ns_{UINT64_MAX, UINT64_MAX};  // of the current run of samples, the last one
+  uint32_t run_samples_ = 0;
   unsigned shift_ = 0;
   bool has_sample_ = false;
 };
