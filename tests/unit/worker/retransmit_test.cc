@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "retransmit.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+namespace mlnet::worker {
+namespace {
+
+TEST(RttEstimator, follows_rfc_6298) {
+  RttEstimator rtt(1, 1'000'000);
+  rtt.Sample(800);
+  EXPECT_EQ(rtt.srtt_ns(), 800u);
+  EXPECT_EQ(rtt.rto_ns(), 800u + 4 * 400);
+  rtt.Sample(1600);  // var = 3/4 * 400 + 1/4 * 800 = 500, srtt = 7/8 * 800 + 1/8 * 1600 = 900
+  EXPECT_EQ(rtt.srtt_ns(), 900u);
+  EXPECT_EQ(rtt.rto_ns(), 900u + 4 * 500);
+}
+
+RC_GTEST_PROP(RttEstimator, stays_within_its_bounds, (std::vector<uint32_t> samples, uint16_t backoffs)) {
+  RttEstimator rtt(1000, 50'000);
+  for (uint32_t sample : samples) rtt.Sample(sample);
+  for (int i = 0; i < backoffs % 100; ++i) rtt.BackOff();
+  RC_ASSERT(rtt.rto_ns() >= 1000u);
+  RC_ASSERT(rtt.rto_ns() <= 50'000u);
+}
+
+TEST(RttEstimator, backs_off_until_a_sample_comes) {
+  RttEstimator rtt(100, 100'000);
+  rtt.Sample(100);
+  const uint64_t rto = rtt.rto_ns();
+  rtt.BackOff();
+  rtt.BackOff();
+  EXPECT_EQ(rtt.rto_ns(), 4 * rto);
+  rtt.Sample(100);
+  EXPECT_LE(rtt.rto_ns(), rto);
+}
+
+TEST(RttEstimator, the_path_is_the_shortest_of_the_newest_samples) {
+  RttEstimator rtt(1, 1'000'000);
+  rtt.Sample(50);
+  for (int i = 0; i < 20; ++i) rtt.Sample(400);
+  EXPECT_EQ(rtt.path_ns(), 50u);
+  for (int i = 0; i < 64; ++i) rtt.Sample(300);  // the path became longer: the old minimum is forgotten
+  EXPECT_EQ(rtt.path_ns(), 300u);
+}
+
+TEST(Overtaken, three_later_answers_are_needed) {
+  Overtaken overtaken;
+  EXPECT_FALSE(overtaken.IsOvertaken(1));
+  overtaken.OnAnswer(5);
+  overtaken.OnAnswer(9);
+  EXPECT_FALSE(overtaken.IsOvertaken(1));
+  overtaken.OnAnswer(2);
+  EXPECT_TRUE(overtaken.IsOvertaken(1));
+  EXPECT_FALSE(overtaken.IsOvertaken(2));
+  EXPECT_FALSE(overtaken.IsOvertaken(10));  // sent once more: the count starts again
+}
+
+TEST(RetryGate, opens_once_per_timeout_and_for_what_answers_allow) {
+  RetryGate gate;
+  EXPECT_TRUE(gate.IsOpen(100));
+  gate.CloseUntil(200);
+  EXPECT_FALSE(gate.IsOpen(150));
+  EXPECT_FALSE(gate.TakeToken());
+  gate.OnAnswer();
+  EXPECT_TRUE(gate.TakeToken());
+  EXPECT_TRUE(gate.TakeToken());
+  EXPECT_FALSE(gate.TakeToken());
+  EXPECT_TRUE(gate.IsOpen(200));
+}
+
+}  // namespace
+}  // namespace mlnet::worker

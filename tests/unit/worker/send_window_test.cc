@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "send_window.h"
+
+#include <gtest/gtest.h>
+
+namespace mlnet::worker {
+namespace {
+
+constexpr uint64_t kRtt = 1000;
+
+// Answers `count` packets of a window that is always full, spread over one round trip each window.
+void Answer(SendWindow& window, uint64_t& now, int count) {
+  for (int i = 0; i < count; ++i) {
+    window.OnAnswer(now, kRtt, window.size());
+    now += kRtt / window.size();
+  }
+}
+
+TEST(SendWindow, starts_at_the_first_window_and_never_exceeds_the_most) {
+  uint64_t now = 0;
+  SendWindow window(32, 128, 4);
+  EXPECT_EQ(window.size(), 32u);
+  Answer(window, now, 32);
+  EXPECT_EQ(window.size(), 64u);  // slow start: doubled in a round
+  Answer(window, now, 1000);
+  EXPECT_EQ(window.size(), 128u);
+  EXPECT_EQ(SendWindow(32, 8, 4).size(), 8u);
+}
+
+TEST(SendWindow, grows_only_while_it_is_full) {
+  SendWindow window(32, 128, 4);
+  for (uint64_t i = 0; i < 1000; ++i) window.OnAnswer(i * 10, kRtt, 5);
+  EXPECT_EQ(window.size(), 32u);
+}
+
+TEST(SendWindow, lone_losses_are_tolerated) {
+  uint64_t now = 0;
+  SendWindow window(64, 64, 4);
+  for (int i = 0; i < 100; ++i) {
+    Answer(window, now, 19);
+    window.OnLoss(now, kRtt);  // 5 %: what 1 % on each hop of four ranks looks like
+  }
+  EXPECT_EQ(window.size(), 64u);
+}
+
+TEST(SendWindow, a_burst_of_losses_halves_once_a_round_then_growth_is_slow) {
+  uint64_t now = 0;
+  SendWindow window(64, 64, 4);
+  Answer(window, now, 64);
+  for (int i = 0; i < 60; ++i) window.OnLoss(now, kRtt);
+  EXPECT_EQ(window.size(), 32u);
+  now += 2 * kRtt;
+  Answer(window, now, 33);
+  EXPECT_EQ(window.size(), 33u);  // one packet a round trip from here
+}
+
+TEST(SendWindow, never_shrinks_below_its_floor) {
+  SendWindow window(8, 64, 2);
+  uint64_t now = 0;
+  for (int round = 0; round < 10; ++round) {
+    for (int i = 0; i < 100; ++i) window.OnLoss(now, kRtt);
+    for (int i = 0; i < 64; ++i) window.OnAnswer(now, kRtt, 0);
+    now += 2 * kRtt;
+  }
+  EXPECT_EQ(window.size(), 4u);
+}
+
+}  // namespace
+}  // namespace mlnet::worker

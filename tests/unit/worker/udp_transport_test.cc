@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stage 6 over the loopback of a network namespace of its own: what arrives is what was laid end to end.
+#include "transport/udp_transport.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <cstring>
+
+namespace mlnet::worker {
+namespace {
+
+class UdpTransportTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (::unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0 && ::unshare(CLONE_NEWNET) != 0) {
+      GTEST_SKIP() << "no network namespace: " << strerror(errno);
+    }
+    receiver_ = Fd(::socket(AF_INET, SOCK_DGRAM, 0));
+    ifreq lo{};
+    std::strcpy(lo.ifr_name, "lo");
+    lo.ifr_flags = IFF_UP;
+    ASSERT_EQ(::ioctl(receiver_.get(), SIOCSIFFLAGS, &lo), 0) << strerror(errno);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ASSERT_EQ(::bind(receiver_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    socklen_t length = sizeof(address);
+    ::getsockname(receiver_.get(), reinterpret_cast<sockaddr*>(&address), &length);
+    const int on = 1;
+    ::setsockopt(receiver_.get(), IPPROTO_IP, IP_RECVTOS, &on, sizeof(on));
+    EngineConfig config;
+    config.pools[0].is_open = config.pools[5].is_open = true;
+    auto opened = UdpTransport::Open({"127.0.0.1", "127.0.0.1", ntohs(address.sin_port)}, config, Inbox{});
+    ASSERT_TRUE(opened.has_value()) << opened.error().ToString();
+    transport_ = std::move(*opened);
+  }
+
+  std::vector<std::byte> Receive(int* tos = nullptr) {
+    std::vector<std::byte> bytes(65536);
+    alignas(cmsghdr) char control[64];
+    iovec vector{bytes.data(), bytes.size()};
+    msghdr message{};
+    message.msg_iov = &vector;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    const ssize_t n = ::recvmsg(receiver_.get(), &message, MSG_DONTWAIT);
+    const cmsghdr* header = CMSG_FIRSTHDR(&message);
+    if (tos != nullptr && n >= 0 && header != nullptr) *tos = *reinterpret_cast<const uint8_t*>(CMSG_DATA(header));
+    bytes.resize(n < 0 ? 0 : static_cast<size_t>(n));
+    return bytes;
+  }
+
+  Fd receiver_;
+  std::unique_ptr<UdpTransport> transport_;
+};
+
+TEST_F(UdpTransportTest, a_batch_arrives_as_its_packets_the_last_one_shorter) {
+  std::vector<std::byte> batch(3 * 1472 + 64);
+  for (size_t i = 0; i < batch.size(); ++i) batch[i] = static_cast<std::byte>(i * 7 / 5);
+  ASSERT_TRUE(transport_->Send(0, batch, 1472).has_value());
+  for (size_t at = 0; at < batch.size(); at += 1472) {
+    const auto packet = Receive();
+    const size_t expected = std::min<size_t>(1472, batch.size() - at);
+    ASSERT_EQ(packet.size(), expected);
+    EXPECT_EQ(std::memcmp(packet.data(), batch.data() + at, expected), 0);
+  }
+  EXPECT_TRUE(Receive().empty());
+}
+
+TEST_F(UdpTransportTest, each_class_has_its_own_dscp) {
+  const std::vector<std::byte> packet(64);
+  int tos = -1;
+  ASSERT_TRUE(transport_->Send(0, packet, 64).has_value());
+  ASSERT_EQ(Receive(&tos).size(), 64u);
+  EXPECT_EQ(tos, 0);
+  ASSERT_TRUE(transport_->Send(5, packet, 64).has_value());
+  ASSERT_EQ(Receive(&tos).size(), 64u);
+  EXPECT_EQ(tos >> 2, 40);  // CS5
+}
+
+TEST_F(UdpTransportTest, a_closed_port_is_reported_with_what_to_do_and_later_packets_still_leave) {
+  sockaddr_in address{};
+  socklen_t length = sizeof(address);
+  ::getsockname(receiver_.get(), reinterpret_cast<sockaddr*>(&address), &length);
+  receiver_.Reset();
+  const std::vector<std::byte> packet(64);
+  EXPECT_TRUE(transport_->Send(0, packet, 64).has_value());  // its ICMP answer comes with the next one
+  const auto second = transport_->Send(0, packet, 64);
+  ASSERT_FALSE(second.has_value());
+  EXPECT_NE(second.error().ToString().find("mlnetctl iface attach"), std::string::npos);
+
+  receiver_ = Fd(::socket(AF_INET, SOCK_DGRAM, 0));
+  ASSERT_EQ(::bind(receiver_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  (void)transport_->Send(0, packet, 64);  // still reports the packet before
+  EXPECT_EQ(Receive().size(), 64u);
+}
+
+}  // namespace
+}  // namespace mlnet::worker
