@@ -136,9 +136,9 @@ std::vector<std::string> MissingKernelFeatures() {
   if (!Run({"ip", "netns", "add", ns})) return {"network namespaces (CONFIG_NET_NS)"};
   std::vector<std::string> missing;
   for (const auto& probe : std::vector<Probe>{
-           {"veth (CONFIG_VETH)", {"ip", "-n", ns, "link", "add", "a", "type", "veth", "peer", "name", "b"}},
+           {"veth (CONFIG_VETH)", {"ip", "-n", ns, "link", "add", "v0", "type", "veth", "peer", "name", "v1"}},
            {"bridge (CONFIG_BRIDGE)", {"ip", "-n", ns, "link", "add", "br0", "type", "bridge"}},
-           {"ifb (CONFIG_IFB)", {"ip", "-n", ns, "link", "add", "i", "type", "ifb"}},
+           {"ifb (CONFIG_IFB)", {"ip", "-n", ns, "link", "add", "i0", "type", "ifb"}},
            {"tbf (CONFIG_NET_SCH_TBF)",
             {"tc", "-n", ns, "qdisc", "add", "dev", "lo", "root", "tbf", "rate", "1mbit", "burst", "9k", "limit", "9k"}},
            {"clsact (CONFIG_NET_SCH_INGRESS)", {"tc", "-n", ns, "qdisc", "add", "dev", "lo", "clsact"}},
