@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// mlnet-lab perf end to end: real daemons, real kernel, real faults. Every collective is checked against sums that
+// each rank computes for itself; nothing may be summed in user space.
+#include "lab/lab_fixture.h"
+
+namespace mlnet::lab_test {
+namespace {
+
+using testing::HasSubstr;
+
+// 1 element to 1 MiB of 4-byte elements: around a block (32), a packet (352), a pool of packets, and odd ones.
+constexpr const char* kCounts = "1,3,31,32,33,351,352,353,4096,90113,262144";
+constexpr size_t kNumCounts = 11;
+
+Json Perf(const Lab& lab, std::vector<std::string> args) {
+  args.insert(args.begin(), {"-j", "--name", lab.name(), "perf"});
+  const Output output = RunLab(args);
+  EXPECT_EQ(output.exit_code, 0) << output.err;
+  const Json result = Json::parse(output.out, nullptr, false);
+  EXPECT_TRUE(result.is_object()) << output.out;
+  return result;
+}
+
+struct FaultCase {
+  const char* name;
+  const char* workers;
+  const char* ranks_per_host;
+};
+
+class PerfUnderFaults : public testing::TestWithParam<FaultCase> {};
+
+TEST_P(PerfUnderFaults, EverySizeIsRightAndSummedInTheKernel) {
+  const Lab lab({"--workers", GetParam().workers, "--aggregators", "1", "--loss", "1",
+                 "--dup", "1", "--reorder", "1"});
+  const int ranks = std::stoi(GetParam().workers) * std::stoi(GetParam().ranks_per_host);
+  for (const std::string dtype : {"float32", "int32"}) {
+    const Json result = Perf(lab, {"--counts", kCounts, "--dtype", dtype, "--ranks-per-host", GetParam().ranks_per_host,
+                                   "--iters", "3", "--warmup", "1", "--check"});
+    EXPECT_EQ(result["schema"], "mlnet-lab.perf/1");
+    ASSERT_EQ(result["rows"].size(), kNumCounts);
+    uint64_t retransmits = 0;
+    for (const Json& row : result["rows"]) {
+      SCOPED_TRACE(row.dump());
+      EXPECT_EQ(row["backend"], "mlnet");
+      EXPECT_EQ(row["wire"], "int32");
+      EXPECT_EQ(row["dtype"], dtype);
+      EXPECT_EQ(row["ranks"], ranks);
+      EXPECT_EQ(row["wrong"], 0);
+      EXPECT_EQ(row["checked"], 4 * row["count"].get<uint64_t>());  // every collective, the warm-up included
+      EXPECT_EQ(row["summed_in_user_space"], 0);
+      EXPECT_GT(row["summed_in_kernel"].get<uint64_t>(), 0u);
+      EXPECT_GT(row["time_us_p50"].get<double>(), 0);
+      retransmits += row["retransmits"].get<uint64_t>();
+    }
+    EXPECT_GT(retransmits, 0u) << "the faults did not bite";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Labs, PerfUnderFaults,
+                         testing::Values(FaultCase{"two_workers", "2", "1"}, FaultCase{"four_workers", "4", "1"},
+                                         FaultCase{"two_ranks_per_host", "2", "2"}),
+                         [](const auto& param_info) { return std::string(param_info.param.name); });
+
+#ifdef MLNET_HAS_PEERS
+TEST(Perf, PeersTakeTurnsOnTheSameLinksAndXdpComesBack) {
+  const Lab lab({"--workers", "3", "--aggregators", "1"});
+  const Json result = Perf(lab, {"--sizes", "4,100K", "--compare", "gloo,mpi", "--iters", "4", "--rounds", "2"});
+  ASSERT_EQ(result["rows"].size(), 6u);
+  const std::vector<std::string> order = {"mlnet", "gloo", "mpi", "mlnet", "gloo", "mpi"};
+  for (size_t i = 0; i < order.size(); ++i) {
+    const Json& row = result["rows"][i];
+    SCOPED_TRACE(row.dump());
+    EXPECT_EQ(row["backend"], order[i]);
+    EXPECT_EQ(row["bytes"], i < 3 ? 4 : 102400);
+    EXPECT_EQ(row["iterations"], 4);
+    EXPECT_EQ(row["wrong"], 0);
+    EXPECT_GT(row["checked"].get<uint64_t>(), 0u);
+  }
+  // The last turn was a peer's: the hosts' programs must be back.
+  const Output again = RunLab({"-j", "--name", lab.name(), "perf", "--sizes", "4K", "--iters", "1"});
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+}
+#endif
+
+TEST(Perf, SaysWhatIsWrongWithItsArguments) {
+  const Lab lab({"--workers", "2", "--aggregators", "0", "--no-daemons"});
+  const auto perf = [&lab](std::vector<std::string> args) {
+    args.insert(args.begin(), {"--name", lab.name(), "perf"});
+    return RunLab(args);
+  };
+  const Output wire = perf({"--wire", "int32,int16"});
+  EXPECT_EQ(wire.exit_code, 6);
+  EXPECT_THAT(wire.err, HasSubstr("wire type int16 is not supported yet"));
+  const Output size = perf({"--sizes", "5"});
+  EXPECT_EQ(size.exit_code, 2);
+  EXPECT_THAT(size.err, HasSubstr("5 bytes are no whole number of 4-byte elements"));
+  const Output nothing = perf({"--sizes", "4"});
+  EXPECT_EQ(nothing.exit_code, 3);
+  EXPECT_THAT(nothing.err, HasSubstr("runs no daemons"));
+  EXPECT_EQ(perf({"--op", "max"}).exit_code, 2);
+}
+
+TEST(Perf, NamesALabThatIsNotUp) {
+  const Output output = RunLab({"--name", FreshName(), "perf"});
+  EXPECT_EQ(output.exit_code, 3);
+}
+
+}  // namespace
+}  // namespace mlnet::lab_test

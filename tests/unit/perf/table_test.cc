@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "perf_table.h"
+
+namespace mlnet::lab {
+namespace {
+
+using testing::HasSubstr;
+
+PerfRow Row(const std::string& backend, uint64_t count, std::vector<uint64_t> times_ns) {
+  PerfRow row;
+  row.backend = backend;
+  row.wire = backend == "mlnet" ? "int32" : "";
+  row.ranks = 4;
+  row.count = count;
+  row.times_ns = std::move(times_ns);
+  row.has_kernel_counters = backend == "mlnet";
+  return row;
+}
+
+TEST(PercentileUs, IsTheNearestRank) {
+  std::vector<uint64_t> times(100);
+  std::iota(times.begin(), times.end(), 1);
+  std::reverse(times.begin(), times.end());
+  for (auto& time : times) time *= 1000;
+  EXPECT_DOUBLE_EQ(PercentileUs(times, 50), 50);
+  EXPECT_DOUBLE_EQ(PercentileUs(times, 99), 99);
+  EXPECT_DOUBLE_EQ(PercentileUs(times, 100), 100);
+  EXPECT_DOUBLE_EQ(PercentileUs({7000}, 99), 7);
+  EXPECT_DOUBLE_EQ(PercentileUs({}, 50), 0);
+}
+
+TEST(PerfRow, BandwidthsFollowNcclTests) {
+  // 1,000,000 bytes in 1 ms: 1000 MB/s; 4 ranks: a ring's links carry 2 * 3/4 of it.
+  const PerfRow row = Row("mlnet", 250000, {1'000'000});
+  EXPECT_DOUBLE_EQ(row.AlgorithmMBps(), 1000);
+  EXPECT_DOUBLE_EQ(row.BusMBps(), 1500);
+}
+
+TEST(MergeTurn, TakesTheSlowestRankAndSumsCounters) {
+  const std::vector<std::vector<perf::RankRow>> ranks = {{{8, "ring", {10, 40}, 1, 4, 5, 0, 2}},
+                                                         {{8, "ring", {30, 20}, 2, 4, 6, 1, 3}}};
+  std::vector<PerfRow> rows;
+  MergeTurn(ranks, Row("gloo", 0, {}), rows);
+  MergeTurn(ranks, Row("gloo", 0, {}), rows);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].count, 8u);
+  EXPECT_THAT(rows[0].times_ns, testing::ElementsAre(30, 40, 30, 40));
+  EXPECT_EQ(rows[0].wrong, 6u);
+  EXPECT_EQ(rows[0].checked, 16u);
+  EXPECT_EQ(rows[0].summed_in_kernel, 22u);
+  EXPECT_EQ(rows[0].summed_in_user_space, 2u);
+  EXPECT_EQ(rows[0].retransmits, 10u);
+  EXPECT_EQ(rows[0].variant, "ring");
+}
+
+TEST(RenderTable, HasTheShapeOfNcclTests) {
+  PerfRow peer = Row("gloo", 250000, {2'000'000});
+  peer.variant = "ring";
+  peer.wrong = 3;
+  EXPECT_EQ(RenderTable({Row("mlnet", 250000, {1'000'000}), peer}),
+            "#       size       count     type  redop backend   wire     time p50     time p99       algbw       busbw  #wrong  algorithm\n"
+            "#        (B)  (elements)                                        (us)         (us)      (MB/s)      (MB/s)\n"
+            "     1000000      250000  float32    sum   mlnet  int32       1000.0       1000.0     1000.00     1500.00       0\n"
+            "     1000000      250000  float32    sum    gloo      -       2000.0       2000.0      500.00      750.00       3  ring\n");
+}
+
+TEST(RenderComparison, ComparesWithTheFirstBackend) {
+  const std::string text = RenderComparison({Row("mlnet", 4, {1000}), Row("gloo", 4, {1300})});
+  EXPECT_EQ(text, "# 16 bytes: mlnet is 1.30 x as fast as gloo\n");
+  EXPECT_EQ(RenderComparison({Row("mlnet", 4, {1000})}), "");
+}
+
+TEST(RowsToJson, HasTheFieldsOfTheSchema) {
+  PerfRow own = Row("mlnet", 250000, {1'000'000, 2'000'000});
+  own.summed_in_kernel = 9;
+  const Json rows = RowsToJson({own, Row("mpi", 250000, {1'000'000})});
+  for (const char* key : {"backend", "wire", "ranks", "bytes", "count", "dtype", "op", "time_us_p50", "time_us_p99",
+                          "algbw_MBps", "busbw_MBps", "wrong", "summed_in_kernel", "summed_in_user_space", "retransmits"}) {
+    EXPECT_TRUE(rows[0].contains(key)) << key;
+  }
+  EXPECT_EQ(rows[0]["bytes"], 1000000);
+  EXPECT_EQ(rows[0]["time_us_p50"], 1000.0);
+  EXPECT_EQ(rows[0]["time_us_p99"], 2000.0);
+  EXPECT_EQ(rows[0]["summed_in_kernel"], 9);
+  EXPECT_EQ(rows[0]["summed_in_user_space"], 0);
+  EXPECT_TRUE(rows[1]["summed_in_user_space"].is_null());
+  EXPECT_TRUE(rows[1]["wire"].is_null());
+}
+
+}  // namespace
+}  // namespace mlnet::lab
