@@ -33,16 +33,16 @@ class Lab:
     def down(self):
         self.run("down")
 
-    def session(self, program, environment=None):
-        """Runs PROGRAM.py once per worker; returns [{"returncode", "result", "stderr"}] in rank order."""
+    def session(self, program, environment, size):
+        """Runs PROGRAM.py once on each of the first `size` workers; returns [{"returncode", "result", "stderr"}] in rank order."""
         self.sessions += 1
         ranks = []
         with tempfile.TemporaryDirectory(prefix="mlnet-torch-") as folder:
-            for rank, host in enumerate(self.workers):
+            for rank, host in enumerate(self.workers[:size]):
                 variables = {
-                    "RANK": rank, "WORLD_SIZE": len(self.workers), "MASTER_ADDR": self.workers[0]["address"],
+                    "RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": self.workers[0]["address"],
                     "MASTER_PORT": 29500 + self.sessions, "OMP_NUM_THREADS": 1, "PYTHONPATH": BUILD / "python",
-                    "PYTHONDONTWRITEBYTECODE": 1, "MLNET_JOB": program, **(environment or {}),
+                    "PYTHONDONTWRITEBYTECODE": 1, "MLNET_JOB": program, **environment,
                 }
                 command = [LAB_PROGRAM, "--name", self.name, "exec", host["name"], "--", "env",
                            *(f"{key}={value}" for key, value in variables.items()), PYTHON, str(HERE / f"{program}.py")]

@@ -29,11 +29,12 @@ class Session(unittest.TestCase):
     """Base of the sessions: runs `program` once for all of its tests."""
     program = None
     environment = {}
+    size = WORKERS
     dies = ()  # ranks that do not come back
 
     @classmethod
     def setUpClass(cls):
-        cls.ranks = lab.session(cls.program, cls.environment)
+        cls.ranks = lab.session(cls.program, cls.environment, cls.size)
 
     def living(self):
         return [(rank, data) for rank, data in enumerate(self.ranks) if rank not in self.dies]
@@ -69,6 +70,8 @@ class Collectives(Session):
 @with_checks
 class Ddp(Session):
     program = "ranks_ddp"
+    # For the Gloo group that the test itself makes: Gloo would look up the name of the host.
+    environment = {"GLOO_SOCKET_IFNAME": "eth0"}
 
 
 @with_checks
@@ -84,6 +87,7 @@ class KilledRank(Session):
 @with_checks
 class NoDaemon(Session):
     program = "ranks_no_daemon"
+    size = 1
     environment = {"MLNET_SOCKET": "/nonexistent/mlnetd.sock"}
 
 

@@ -21,13 +21,13 @@ WorkPtr ProcessGroupMlnet::Delegate(const Request& request, c10d::OpType op, std
                                     const std::function<WorkPtr(BackendBase&)>& call,
                                     std::function<void()> finish) {
   Comm();  // raises on a closed group
-  Pending pending{.label = Label(request.collective.c_str()), .op = op, .finish = std::move(finish),
+  Pending pending{.label = Label(request.Key()), .op = op, .finish = std::move(finish),
                   .outputs = std::move(outputs)};
   BackendBase& gloo = fallback_.For(request);
   try {
     pending.delegated = call(gloo);
   } catch (const std::exception& error) {
-    throw std::runtime_error("mlnet: neither mlnet nor Gloo can do " + request.Key() + ": " + error.what());
+    throw std::runtime_error("mlnet: " + request.Key() + ", done by Gloo: " + error.what() + " (" + kNativeHelp + ")");
   }
   return Submit(std::move(pending));
 }
@@ -65,12 +65,13 @@ WorkPtr ProcessGroupMlnet::reduce(Tensors& tensors, const c10d::ReduceOptions& o
   c10d::ReduceOptions sum = opts;
   const bool average = op == c10d::ReduceOp::AVG;
   if (average) sum.reduceOp = c10d::ReduceOp::SUM;
-  Tensors staged{Contiguous(tensors[0])};
   const bool is_root = opts.rootRank == getRank();
+  // Gloo leaves partial sums in what the other ranks give it.
+  Tensors staged{is_root ? Contiguous(tensors[0]) : Contiguous(tensors[0]).clone()};
   return Delegate({"reduce", DtypeName(tensors[0]), OpName(op)}, c10d::OpType::REDUCE, {tensors},
                   [&](BackendBase& gloo) { return gloo.reduce(staged, sum); },
                   [result = staged[0], target = tensors[0], average, is_root, size = getSize()]() mutable {
-                    if (!is_root) return;  // Gloo leaves partial sums on the other ranks
+                    if (!is_root) return;
                     if (average && result.is_floating_point()) result.div_(size);
                     if (average && !result.is_floating_point()) result.div_(size, "trunc");
                     CopyBack(result, target);

@@ -14,9 +14,6 @@
 namespace mlnet::torch_backend {
 namespace {
 
-constexpr const char* kNative =
-    "mlnet sums float32 and int32 (SUM, AVG) and broadcasts and gathers any dtype of dense CPU tensors";
-
 void AddDevices(c10d::ProcessGroupGloo::Options& options) {
   const char* names = std::getenv("GLOO_SOCKET_IFNAME");
   if (names == nullptr || *names == '\0') {
@@ -37,6 +34,9 @@ bool Forbidden() {
 }
 
 }  // namespace
+
+const char* const kNativeHelp =
+    "mlnet sums float32 and int32 (SUM, AVG) and broadcasts and gathers any dtype of dense CPU tensors";
 
 const char* OpName(c10d::ReduceOp::RedOpType op) {
   switch (op) {
@@ -74,12 +74,12 @@ void Fallback::Connect() {
 BackendBase& Fallback::For(const Request& request) {
   const std::string key = request.Key();
   if (Forbidden()) {
-    throw std::runtime_error("mlnet: " + key + " is not supported: " + kNative +
+    throw std::runtime_error("mlnet: " + key + " is not supported: " + kNativeHelp +
                              " (MLNET_FALLBACK=none forbids to hand it to Gloo)");
   }
   std::lock_guard<std::mutex> lock(mutex_);
   if (counts_[key]++ == 0) {
-    std::fprintf(stderr, "mlnet: rank %d: %s goes to Gloo: %s\n", rank_, key.c_str(), kNative);
+    std::fprintf(stderr, "mlnet: rank %d: %s goes to Gloo: %s\n", rank_, key.c_str(), kNativeHelp);
   }
   if (!gloo_) Connect();
   return *gloo_;

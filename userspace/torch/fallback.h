@@ -21,6 +21,9 @@ struct Request {
   std::string Key() const;
 };
 
+/// What needs no Gloo, for messages.
+extern const char* const kNativeHelp;
+
 const char* OpName(c10d::ReduceOp::RedOpType op);
 
 class Fallback {

@@ -93,8 +93,8 @@ Communicator& ProcessGroupMlnet::Comm() {
 
 uint64_t ProcessGroupMlnet::getSequenceNumberForGroup() { return sequence_; }
 
-std::string ProcessGroupMlnet::Label(const char* collective) {
-  return std::string(collective) + " #" + std::to_string(sequence_++);
+std::string ProcessGroupMlnet::Label(const std::string& collective) {
+  return collective + " #" + std::to_string(sequence_++);
 }
 
 WorkPtr ProcessGroupMlnet::Submit(Pending pending) {

@@ -66,7 +66,7 @@ class ProcessGroupMlnet final : public BackendBase {
 
  private:
   Communicator& Comm();
-  std::string Label(const char* collective);
+  std::string Label(const std::string& collective);
   WorkPtr Submit(Pending pending);
   void Reduce(Pending& pending, at::Tensor tensor, c10d::ReduceOp::RedOpType op, int divisor,
               const CallOptions& call);

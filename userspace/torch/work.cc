@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "fallback.h"
+
 namespace mlnet::torch_backend {
 namespace {
 
@@ -29,7 +31,12 @@ void MlnetWork::WaitForParts() {
     if (auto done = part->Wait(); !done && failure.empty()) failure = done.error().ToString();
   }
   if (!failure.empty()) throw std::runtime_error("mlnet: " + pending_.label + ": " + failure);
-  if (pending_.delegated) pending_.delegated->wait();
+  if (!pending_.delegated) return;
+  try {
+    pending_.delegated->wait();
+  } catch (const std::exception& error) {
+    throw std::runtime_error("mlnet: " + pending_.label + ", done by Gloo: " + error.what() + " (" + kNativeHelp + ")");
+  }
 }
 
 c10::IValue MlnetWork::OutputValue() const {
