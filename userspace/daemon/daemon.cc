@@ -49,14 +49,13 @@ uint64_t NowMs() {
   return static_cast<uint64_t>(duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count());
 }
 
-Daemon::Daemon(control::Config config, Store store, datapath::PinFolder pins, datapath::Program program, rpc::Server server)
+Daemon::Daemon(control::Config config, Store store, datapath::PinFolder pins, datapath::Program program)
     : config_(std::move(config)),
       store_(std::move(store)),
       pins_(std::move(pins)),
       program_(std::move(program)),
       ifaces_(program_, pins_.path()),
-      jobs_(program_, ifaces_, config_.host),
-      server_(std::move(server)) {}
+      jobs_(program_, ifaces_, config_.host) {}
 
 Daemon::~Daemon() = default;
 
@@ -69,12 +68,7 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(const control::Config& config) {
   if (auto ok = program->Pin(pins->path()); !ok) return tl::make_unexpected(ok.error());
   auto store = Store::Open(config.store);
   if (!store) return tl::make_unexpected(store.error());
-  std::error_code ec;
-  std::filesystem::create_directories(std::filesystem::path(config.socket).parent_path(), ec);
-  auto server = rpc::Server::Listen(config.socket, config.socket_mode);
-  if (!server) return tl::make_unexpected(server.error());
-  std::unique_ptr<Daemon> daemon(
-      new Daemon(config, std::move(*store), std::move(*pins), std::move(*program), std::move(*server)));
+  std::unique_ptr<Daemon> daemon(new Daemon(config, std::move(*store), std::move(*pins), std::move(*program)));
   if (auto ok = daemon->Open(); !ok) return tl::make_unexpected(ok.error());
   return daemon;
 }
@@ -89,12 +83,17 @@ Result<void> Daemon::Open() {
   signals_ = std::move(*signals);
   epoll_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_) return tl::make_unexpected(ErrnoError("epoll_create1", errno));
-  for (const int fd : {server_.poll_fd(), events_->poll_fd(), signals_.get()}) {
-    if (auto ok = Watch(epoll_.get(), fd); !ok) return ok;
-  }
   for (const control::IfaceConfig& iface : config_.ifaces) ifaces_.Want(iface);
   if (auto ok = DropOldMemberships(); !ok) return ok;
   Pass();
+  std::error_code ec;
+  std::filesystem::create_directories(std::filesystem::path(config_.socket).parent_path(), ec);
+  auto server = rpc::Server::Listen(config_.socket, config_.socket_mode);
+  if (!server) return tl::make_unexpected(server.error());
+  server_.emplace(std::move(*server));
+  for (const int fd : {server_->poll_fd(), events_->poll_fd(), signals_.get()}) {
+    if (auto ok = Watch(epoll_.get(), fd); !ok) return ok;
+  }
   return {};
 }
 
@@ -143,7 +142,7 @@ Result<void> Daemon::Run() {
       spdlog::info("stopping on signal {}", signal.ssi_signo);
       break;
     }
-    server_.Dispatch(*this);
+    server_->Dispatch(*this);
     EndDeadSessions();
     events_->Dispatch();
     Pass();
@@ -160,7 +159,7 @@ void Daemon::EndDeadSessions() {
     if (session.process && ::poll(&p, 1, 0) == 1) dead.push_back(peer);
   }
   if (dead.empty()) return;
-  server_.Dispatch(*this);  // its last words may be a leave
+  server_->Dispatch(*this);  // its last words may be a leave
   for (const rpc::PeerId peer : dead) EndSession(peer, /*orderly=*/false);
 }
 

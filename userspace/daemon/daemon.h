@@ -49,7 +49,7 @@ class Daemon : private rpc::ServerHandler {
   Result<void> Run();
 
  private:
-  Daemon(control::Config config, Store store, datapath::PinFolder pins, datapath::Program program, rpc::Server server);
+  Daemon(control::Config config, Store store, datapath::PinFolder pins, datapath::Program program);
   Result<void> Open();
   Result<void> DropOldMemberships();
   int WaitMs() const;
@@ -105,7 +105,7 @@ class Daemon : private rpc::ServerHandler {
   datapath::Program program_;
   Ifaces ifaces_;
   LocalJobs jobs_;
-  rpc::Server server_;
+  std::optional<rpc::Server> server_;  // from when the host is in the store: who can connect can join
   std::optional<datapath::EventReader> events_;
   std::map<rpc::PeerId, RankSession> sessions_;
   std::map<std::string, FanProbe> probes_;  // of jobs that are prepared and summed here

@@ -55,14 +55,14 @@ void Daemon::OnRequest(rpc::PeerId peer, const rpc::PeerInfo& info, rpc::Request
   if (request.method == "join") {
     if (auto ok = OnJoin(peer, info, request); !ok) {
       spdlog::info("join by pid {} refused: {}", info.pid, ok.error().ToString());
-      server_.ReplyError(peer, request.id, ok.error());
+      server_->ReplyError(peer, request.id, ok.error());
     }
     return;
   }
   if (OnRankMethod(peer, request)) return;
   auto result = OperatorMethod(request);
-  if (result) server_.Reply(peer, request.id, *result);
-  else server_.ReplyError(peer, request.id, result.error());
+  if (result) server_->Reply(peer, request.id, *result);
+  else server_->ReplyError(peer, request.id, result.error());
 }
 
 void Daemon::OnClosed(rpc::PeerId peer) { EndSession(peer, /*orderly=*/false); }
@@ -136,7 +136,7 @@ void Daemon::AnswerJoin(rpc::PeerId peer, RankSession& session, const JobView& v
                        {"window_first", view.job.spec.window_first},
                        {"pools", pools}};
   const int fds[] = {local.kernel->inbox_fd(), local.kernel->wake_fd(), local.kernel->ring_fd(index)};
-  server_.Reply(peer, session.request_id, result, fds);
+  server_->Reply(peer, session.request_id, result, fds);
   session.request_id = 0;
 }
 
@@ -145,7 +145,7 @@ bool Daemon::OnRankMethod(rpc::PeerId peer, const rpc::Request& request) {
   if (method != "report" && method != "describe" && method != "abort" && method != "leave") return false;
   const auto it = sessions_.find(peer);
   if (it == sessions_.end()) {
-    server_.ReplyError(peer, request.id, Error{ErrorCode::kInvalidArgument, "'" + method + "' before join", ""});
+    server_->ReplyError(peer, request.id, Error{ErrorCode::kInvalidArgument, "'" + method + "' before join", ""});
     return true;
   }
   RankSession& session = it->second;
@@ -159,7 +159,7 @@ bool Daemon::OnRankMethod(rpc::PeerId peer, const rpc::Request& request) {
   } else {
     EndSession(peer, /*orderly=*/true);
   }
-  server_.Reply(peer, request.id, Json::object());
+  server_->Reply(peer, request.id, Json::object());
   return true;
 }
 

@@ -252,11 +252,11 @@ void Daemon::ServeSession(rpc::PeerId peer, RankSession& session, const JobView*
     session.was_told = true;
     const Error why = is_mine ? FailureOf(view->job) : gone;
     if (session.request_id != 0) {
-      server_.ReplyError(peer, session.request_id, why);
+      server_->ReplyError(peer, session.request_id, why);
       EndSession(peer, /*orderly=*/true);  // it has nothing that it could leave
       return;
     }
-    server_.Push(peer, {{"event", "job_failed"}, {"code", ErrorCodeName(why.code)}, {"message", why.message}, {"hint", why.hint},
+    server_->Push(peer, {{"event", "job_failed"}, {"code", ErrorCodeName(why.code)}, {"message", why.message}, {"hint", why.hint},
                         {"ranks", is_mine ? view->job.ranks : std::vector<int>{}}});
   }
   if (has_failed) return;
@@ -268,7 +268,7 @@ void Daemon::ServeSession(rpc::PeerId peer, RankSession& session, const JobView*
   }
   if (session.request_id == 0 && view->job.mismatch_ms != 0 && !session.was_asked) {
     session.was_asked = true;
-    server_.Push(peer, {{"event", "describe"}});
+    server_->Push(peer, {{"event", "describe"}});
   }
   const control::JobSpec& spec = view->job.spec;
   const auto [told, is_new] = policies_.try_emplace(session.job, spec);
@@ -276,7 +276,7 @@ void Daemon::ServeSession(rpc::PeerId peer, RankSession& session, const JobView*
   told->second = spec;
   for (const auto& [other, s] : sessions_) {
     if (s.job != session.job || s.request_id != 0) continue;
-    server_.Push(other, {{"event", "policy"}, {"rto_min_us", spec.rto_min_us}, {"rto_max_us", spec.rto_max_us}});
+    server_->Push(other, {{"event", "policy"}, {"rto_min_us", spec.rto_min_us}, {"rto_max_us", spec.rto_max_us}});
   }
 }
 

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// The daemon's own life: start, refusal to start, stop, death, restart; and that jobs leave nothing behind.
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "lab/daemon_fixture.h"
+
+namespace mlnet::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+bool HasProgram(const DaemonLab& lab, const std::string& host) {
+  return Shell("ip -n " + lab.Netns(host) + " link show dev eth0").output.find("xdp") != std::string::npos;
+}
+
+std::string Nsenter(const DaemonLab& lab, const std::string& host) {
+  return "nsenter --net=/run/netns/" + lab.Netns(host) + " ";
+}
+
+TEST(daemon_life, jobs_leave_neither_maps_nor_descriptors_behind) {
+  DaemonLab lab({"w1", "w2", "a1"});
+  ASSERT_NO_FATAL_FAILURE(lab.StartAll());
+  std::map<std::string, int> fds;
+  for (int round = 0; round < 6; ++round) {
+    auto ranks = lab.Join("demo", {{"w1", 0}, {"w2", 1}});
+    ASSERT_TRUE(ranks[0].ok) << ranks[0].error.ToString();
+    EXPECT_EQ(ranks[0].reply.result["epoch"], round + 1);
+    // aggregator: entry, two word maps, fan; worker: entry, inbox, wake, ring
+    EXPECT_EQ(lab.NumInnerMaps("a1"), 4);
+    EXPECT_EQ(lab.NumInnerMaps("w1"), 4);
+    if (round % 2 == 0) lab.Leave(ranks);
+    ranks.clear();  // in odd rounds the ranks are lost
+    for (const char* host : {"w1", "w2", "a1"}) {
+      ASSERT_TRUE(WaitUntil([&] { return lab.NumInnerMaps(host) == 0; })) << host;
+      const auto [first, is_first] = fds.emplace(host, lab.NumFds(host));
+      EXPECT_TRUE(WaitUntil([&] { return lab.NumFds(host) == first->second; })) << host << " round " << round;
+    }
+  }
+}
+
+TEST(daemon_life, slots_of_an_ended_job_serve_the_next_one_from_scratch) {
+  DaemonLab lab({"w1", "w2", "a1"});
+  ASSERT_NO_FATAL_FAILURE(lab.StartAll());
+  // Different names: other job ids, but the same epoch number and the same slots.
+  for (const char* job : {"one", "two"}) {
+    auto ranks = lab.Join(job, {{"w1", 0}, {"w2", 1}});
+    ASSERT_TRUE(ranks[0].ok) << ranks[0].error.ToString();
+    EXPECT_EQ(ranks[0].reply.result["epoch"], 1);
+    const uint64_t word = job[0];
+    lab.Contribute("w1", ranks[0], 0, word);
+    lab.Contribute("w2", ranks[1], 0, word);
+    const volatile mlnet_cell* cell = ranks[0].MapInbox();
+    ASSERT_TRUE(WaitUntil([&] { return cell->published == MLNET_STAMP(1, 0); })) << job;
+    EXPECT_EQ(cell->w[0], 2 * word);
+    lab.Leave(ranks);
+    ASSERT_TRUE(WaitUntil([&] { return lab.NumInnerMaps("a1") == 0; }));
+  }
+}
+
+TEST(daemon_life, busy_interface_is_named_and_taken_once_it_is_free) {
+  DaemonLab lab({"w1"});
+  Fd other = lab.AttachPass("w1");
+  ASSERT_TRUE(other);
+  ASSERT_NO_FATAL_FAILURE(lab.Start("w1"));
+  const Json status = lab.Call("w1", "status");
+  EXPECT_EQ(status["state"], "degraded");
+  EXPECT_THAT(status["problems"][0]["message"].get<std::string>(), HasSubstr("another XDP program is attached ('test_pass'), id "));
+  EXPECT_THAT(status["problems"][0]["hint"].get<std::string>(), HasSubstr("xdp off"));
+  EXPECT_EQ(lab.CallError("w1", "iface.attach", {{"name", "eth0"}}).code, ErrorCode::kConflict);
+  EXPECT_THAT(lab.Join("demo", {{"w1", 0}})[0].error.message, HasSubstr("another XDP program"));
+  EXPECT_TRUE(HasProgram(lab, "w1")) << "the other program was not evicted";
+  other.Reset();
+  EXPECT_TRUE(WaitUntil([&] { return lab.Call("w1", "status")["state"] == "ok"; }));
+}
+
+TEST(daemon_life, stop_detaches_unpins_and_ends_the_jobs_by_name) {
+  DaemonLab lab({"w1", "w2", "a1"});
+  ASSERT_NO_FATAL_FAILURE(lab.StartAll());
+  auto ranks = lab.Join("demo", {{"w1", 0}, {"w2", 1}});
+  ASSERT_TRUE(ranks[0].ok) << ranks[0].error.ToString();
+  ASSERT_TRUE(HasProgram(lab, "a1"));
+  ASSERT_TRUE(std::filesystem::exists(lab.PinPath("a1")));
+  lab.Signal("a1", SIGTERM);
+  EXPECT_FALSE(HasProgram(lab, "a1"));
+  EXPECT_FALSE(std::filesystem::exists(lab.PinPath("a1")));
+  EXPECT_FALSE(std::filesystem::exists(lab.Socket("a1")));
+  for (Joined& rank : ranks) {
+    const Json push = rank.WaitPush("job_failed");
+    EXPECT_EQ(push["code"], "E_UNAVAILABLE");
+    EXPECT_THAT(push["message"].get<std::string>(), HasSubstr("mlnetd on host a1 is stopping"));
+  }
+}
+
+TEST(daemon_life, killed_daemon_takes_its_program_along_and_a_new_one_starts_clean) {
+  DaemonLab lab({"w1", "w2", "a1"});
+  ASSERT_NO_FATAL_FAILURE(lab.StartAll());
+  auto ranks = lab.Join("demo", {{"w1", 0}, {"w2", 1}});
+  ASSERT_TRUE(ranks[0].ok) << ranks[0].error.ToString();
+  lab.Signal("a1", SIGKILL);
+  EXPECT_TRUE(WaitUntil([&] { return !HasProgram(lab, "a1"); }));
+  ASSERT_NO_FATAL_FAILURE(lab.Start("a1"));
+  const Json push = ranks[1].WaitPush("job_failed");
+  EXPECT_THAT(push["message"].get<std::string>(), HasSubstr("mlnetd on host a1 was restarted"));
+  ranks.clear();
+  EXPECT_EQ(lab.NumInnerMaps("a1"), 0);
+  ASSERT_TRUE(WaitUntil([&] { return lab.NumInnerMaps("w1") == 0; }));
+  auto again = lab.Join("demo", {{"w1", 0}, {"w2", 1}});
+  ASSERT_TRUE(again[0].ok) << again[0].error.ToString();
+  EXPECT_EQ(again[0].reply.result["epoch"], 2);
+}
+
+TEST(daemon_life, program_stays_attached_where_the_operator_wants_it) {
+  DaemonLab lab({"w1"});
+  ASSERT_NO_FATAL_FAILURE(lab.Start("w1", "detach_on_stop = false"));
+  lab.Signal("w1", SIGTERM);
+  EXPECT_TRUE(HasProgram(lab, "w1"));
+  ASSERT_NO_FATAL_FAILURE(lab.Start("w1"));  // takes over from its own leftovers
+  EXPECT_EQ(lab.Call("w1", "status")["state"], "ok");
+  lab.Signal("w1", SIGTERM);
+  EXPECT_FALSE(HasProgram(lab, "w1"));
+}
+
+TEST(daemon_life, second_daemon_of_an_instance_is_refused) {
+  DaemonLab lab({"w1"});
+  ASSERT_NO_FATAL_FAILURE(lab.Start("w1"));
+  const Ran ran = Shell(Nsenter(lab, "w1") + MLNETD_BINARY " --config " + lab.ConfigFile("w1"));
+  EXPECT_EQ(ran.exit_code, 6);
+  EXPECT_THAT(ran.output, HasSubstr("another mlnetd runs as instance"));
+  EXPECT_EQ(lab.Call("w1", "status")["state"], "ok") << "the first one is not disturbed";
+}
+
+TEST(daemon_life, missing_capabilities_are_named) {
+  DaemonLab lab({"w1"});
+  ASSERT_NO_FATAL_FAILURE(lab.Start("w1"));
+  const Ran ran = Shell(Nsenter(lab, "w1") + "setpriv --bounding-set=-bpf,-net_admin " MLNETD_BINARY " --config " + lab.ConfigFile("w1"));
+  EXPECT_EQ(ran.exit_code, 4);
+  EXPECT_THAT(ran.output, HasSubstr("mlnetd lacks CAP_BPF, CAP_NET_ADMIN\n"));
+}
+
+TEST(daemon_life, configuration_is_checked_without_starting) {
+  const TempFolder folder;
+  const std::string path = folder / "mlnetd.toml";
+  std::ofstream(path) << "[daemon]\nhost = \"x\"\n";
+  EXPECT_EQ(Shell(MLNETD_BINARY " --check-config --config " + path).output, "OK\n");
+  std::ofstream(path) << "[daemon]\nhots = \"x\"\n";
+  const Ran ran = Shell(MLNETD_BINARY " --check-config --config " + path);
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_THAT(ran.output, HasSubstr(path + ":2:1: unknown key 'daemon.hots'"));
+  EXPECT_THAT(ran.output, HasSubstr("did you mean 'host'?"));
+  EXPECT_EQ(Shell(MLNETD_BINARY " --no-such-flag").exit_code, 2);
+}
+
+TEST(daemon_life, operators_see_interfaces_versions_and_mistakes) {
+  DaemonLab lab({"a1"});
+  ASSERT_NO_FATAL_FAILURE(lab.Start("a1"));
+  const Json list = lab.Call("a1", "iface.list");
+  EXPECT_EQ(list["schema"], "mlnet.iface.list/1");
+  EXPECT_EQ(list["ifaces"][0]["name"], "eth0");
+  EXPECT_EQ(list["ifaces"][0]["driver"], "veth");
+  EXPECT_EQ(list["ifaces"][0]["mode"], "native");
+  EXPECT_EQ(list["ifaces"][0]["via"], "bpf_link");
+  EXPECT_EQ(list["ifaces"][0]["address"], lab.Address("a1"));
+  EXPECT_EQ(lab.Call("a1", "version")["abi"], MLNET_ABI_VERSION);
+  for (const Json& check : lab.Call("a1", "probe")["checks"]) EXPECT_TRUE(check["ok"]) << check;
+  EXPECT_EQ(lab.CallError("a1", "no.such", Json::object()).code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(lab.CallError("a1", "job.show", {{"name", "x"}}).code, ErrorCode::kUnavailable);
+  EXPECT_EQ(lab.CallError("a1", "job.create", {{"name", "x"}, {"world_size", 2}, {"slots", 3}}).code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(lab.CallError("a1", "job.create", {{"name", "a/b"}, {"world_size", 2}}).code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(lab.CallError("a1", "leave", Json::object()).code, ErrorCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace mlnet::test
