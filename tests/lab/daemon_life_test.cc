@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "lab/daemon_fixture.h"
 
@@ -24,6 +25,10 @@ TEST(daemon_life, jobs_leave_neither_maps_nor_descriptors_behind) {
   DaemonLab lab({"w1", "w2", "a1"});
   ASSERT_NO_FATAL_FAILURE(lab.StartAll());
   std::map<std::string, int> fds;
+  for (const char* host : {"w1", "w2", "a1"}) {
+    // Start looked at the sockets too: wait until it has closed those connections.
+    ASSERT_TRUE(WaitUntil([&] { return std::exchange(fds[host], lab.NumFds(host)) == lab.NumFds(host); }));
+  }
   for (int round = 0; round < 6; ++round) {
     auto ranks = lab.Join("demo", {{"w1", 0}, {"w2", 1}});
     ASSERT_TRUE(ranks[0].ok) << ranks[0].error.ToString();
@@ -35,8 +40,8 @@ TEST(daemon_life, jobs_leave_neither_maps_nor_descriptors_behind) {
     ranks.clear();  // in odd rounds the ranks are lost
     for (const char* host : {"w1", "w2", "a1"}) {
       ASSERT_TRUE(WaitUntil([&] { return lab.NumInnerMaps(host) == 0; })) << host;
-      const auto [first, is_first] = fds.emplace(host, lab.NumFds(host));
-      EXPECT_TRUE(WaitUntil([&] { return lab.NumFds(host) == first->second; })) << host << " round " << round;
+      ASSERT_TRUE(WaitUntil([&] { return lab.NumFds(host) == fds[host]; }))
+          << host << " round " << round << ": " << lab.NumFds(host) << ", before the first job " << fds[host];
     }
   }
 }
@@ -106,7 +111,7 @@ TEST(daemon_life, killed_daemon_takes_its_program_along_and_a_new_one_starts_cle
   EXPECT_THAT(push["message"].get<std::string>(), HasSubstr("mlnetd on host a1 was restarted"));
   ranks.clear();
   EXPECT_EQ(lab.NumInnerMaps("a1"), 0);
-  ASSERT_TRUE(WaitUntil([&] { return lab.NumInnerMaps("w1") == 0; }));
+  ASSERT_TRUE(WaitUntil([&] { return lab.Call("a1", "job.show", {{"name", "demo"}})["joined"] == 0; }));
   auto again = lab.Join("demo", {{"w1", 0}, {"w2", 1}});
   ASSERT_TRUE(again[0].ok) << again[0].error.ToString();
   EXPECT_EQ(again[0].reply.result["epoch"], 2);
