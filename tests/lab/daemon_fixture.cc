@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <net/if.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -28,7 +29,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr milliseconds kPoll{5};
+constexpr int kPollMs = 5;
 constexpr const char* kSwitch = "sw";
 
 void MustRun(const std::string& command) {
@@ -53,7 +54,7 @@ bool WaitUntil(const std::function<bool()>& condition, milliseconds timeout) {
   const auto deadline = steady_clock::now() + timeout;
   while (!condition()) {
     if (steady_clock::now() >= deadline) return false;
-    std::this_thread::sleep_for(kPoll);
+    ::poll(nullptr, 0, kPollMs);
   }
   return true;
 }

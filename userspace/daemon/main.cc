@@ -46,7 +46,7 @@ void SetUpLog(const mlnet::control::Config& config) {
 
 int main(int argc, char** argv) {
   CLI::App app{"mlnetd: sums gradients in this host's kernel for the jobs of mlnet", "mlnetd"};
-  std::string path = "/etc/mlnet/mlnetd.toml";
+  std::string path = MLNET_CONFIG_FILE;
   bool check_only = false;
   bool foreground = true;
   app.add_option("--config", path, "configuration file")->envname("MLNET_CONFIG")->capture_default_str();
