@@ -185,7 +185,7 @@ def parse_arguments():
     parser.add_argument("--loss", type=float, default=0.0)
     parser.add_argument("--rate", default="500mbit")
     parser.add_argument("--agg-rate", default="2gbit")
-    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     args.build = args.build.resolve()

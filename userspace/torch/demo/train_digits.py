@@ -28,10 +28,10 @@ WARM_UP_STEPS = 3
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", choices=["mlnet", "gloo"], default="mlnet")
-    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch", type=int, default=128, help="samples per step over all ranks")
     parser.add_argument("--hidden", type=int, default=1024)
-    parser.add_argument("--lr", type=float, default=0.1)
+    parser.add_argument("--lr", type=float, default=0.2)
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds for any single collective")
     return parser.parse_args()
 
