@@ -139,27 +139,27 @@ void ControlLink::Report(const CommStats& s) {
                     {"rtt_us", s.rtt_us}});
 }
 
-std::optional<Error> ControlLink::TakePushes(std::optional<PushedPolicy>& policy) {
-  while (is_connected_) {
+Pushes ControlLink::TakePushes() {
+  Pushes pushes;
+  while (is_connected_ && !pushes.failure) {
     auto push = client_.NextPush();
-    if (!push) {
-      is_connected_ = false;
-      return std::nullopt;
-    }
-    if (!*push) return std::nullopt;
+    if (!push) is_connected_ = false;
+    if (!push || !*push) return pushes;
     const rpc::Json& body = **push;
     const std::string event = rpc::GetOr<std::string>(body, "event", "").value_or("");
     if (event == "policy") {
-      policy = PushedPolicy{rpc::GetOr<uint64_t>(body, "rto_min_us", 0).value_or(0) * 1'000,
-                            rpc::GetOr<uint64_t>(body, "rto_max_us", 0).value_or(0) * 1'000};
+      pushes.policy = PushedPolicy{rpc::GetOr<uint64_t>(body, "rto_min_us", 0).value_or(0) * 1'000,
+                                   rpc::GetOr<uint64_t>(body, "rto_max_us", 0).value_or(0) * 1'000};
+    } else if (event == "describe") {
+      pushes.is_asked_to_describe = true;
     } else if (event == "job_failed") {
       const auto code = ErrorCodeFromName(rpc::GetOr<std::string>(body, "code", "").value_or(""));
-      return Error{code.value_or(ErrorCode::kProtocol),
-                   rpc::GetOr<std::string>(body, "message", "the job failed").value_or("the job failed"),
-                   rpc::GetOr<std::string>(body, "hint", "").value_or("")};
+      pushes.failure = Error{code.value_or(ErrorCode::kProtocol),
+                             rpc::GetOr<std::string>(body, "message", "the job failed").value_or("the job failed"),
+                             rpc::GetOr<std::string>(body, "hint", "").value_or("")};
     }
   }
-  return std::nullopt;
+  return pushes;
 }
 
 }  // namespace mlnet::worker

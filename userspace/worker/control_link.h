@@ -23,10 +23,16 @@ struct JoinReply {
   Fd inbox, wake, ring;
 };
 
-/// A push that concerns the engine.
 struct PushedPolicy {
   uint64_t rto_min_ns = 0;
   uint64_t rto_max_ns = 0;
+};
+
+/// What the daemon has pushed since the last look.
+struct Pushes {
+  std::optional<PushedPolicy> policy;
+  bool is_asked_to_describe = false;  // some rank called another collective: say which one this rank is at
+  std::optional<Error> failure;       // the job failed
 };
 
 class ControlLink final : public ControlSink {
@@ -40,8 +46,7 @@ class ControlLink final : public ControlSink {
   void Abort(const Error& error) override;
   void Report(const CommStats& stats) override;
 
-  /// Takes what the daemon has pushed: the job's failure, if it failed.
-  std::optional<Error> TakePushes(std::optional<PushedPolicy>& policy);
+  Pushes TakePushes();
   /// -1 once the daemon is gone: the data path goes on without it.
   int poll_fd() const { return is_connected_ ? client_.poll_fd() : -1; }
 

@@ -130,6 +130,12 @@ void Engine::SetRtoBounds(uint64_t min_ns, uint64_t max_ns) {
   }
 }
 
+void Engine::DescribeCurrent() {
+  for (auto& lane : lanes_) {
+    if (lane && !lane->IsIdle()) lane->DescribeOldest();
+  }
+}
+
 bool Engine::IsIdle() const {
   for (const auto& lane : lanes_) {
     if (lane && !lane->IsIdle()) return false;

@@ -38,6 +38,9 @@ class Engine {
   /// Ends everything under way with `error`, and every later call at once.
   void Fail(const Error& error);
   void SetRtoBounds(uint64_t min_ns, uint64_t max_ns);
+  /// Tells the daemon which collective each class is at, unless a MISMATCH already made it do so: the
+  /// rank whose packet came first gets no MISMATCH, but its side belongs into the message.
+  void DescribeCurrent();
 
   bool IsIdle() const;
   CommStats Stats() const { return counters_.Snapshot(); }

@@ -96,10 +96,10 @@ void EngineThread::Poll(uint64_t until_ns) {
 
 void EngineThread::TakePushes() {
   next_push_check_ns_ = clock_.NowNs() + kPushCheckNs;
-  std::optional<PushedPolicy> policy;
-  const auto failure = control_.TakePushes(policy);
-  if (policy) engine_.SetRtoBounds(policy->rto_min_ns, policy->rto_max_ns);
-  if (failure) engine_.Fail(*failure);
+  const Pushes pushes = control_.TakePushes();
+  if (pushes.policy) engine_.SetRtoBounds(pushes.policy->rto_min_ns, pushes.policy->rto_max_ns);
+  if (pushes.is_asked_to_describe) engine_.DescribeCurrent();
+  if (pushes.failure) engine_.Fail(*pushes.failure);
 }
 
 }  // namespace mlnet::worker

@@ -55,6 +55,8 @@ class Lane {
   /// Why the lane cannot go on: a deadline, or a result that does not fit. nullopt while all is well.
   std::optional<Error> FindFailure(uint64_t now_ns);
   void FailAll(const Error& error);
+  /// REQUIRES: not idle.
+  void DescribeOldest() { Describe(*active_.front()); }
   uint64_t srtt_ns() const { return rtt_.srtt_ns(); }
 
  private:
@@ -82,6 +84,7 @@ class Lane {
   bool IsOvertakenNow(const Flight& flight, uint64_t now_ns);
   void OnHeld(Flight& flight, uint64_t now_ns);
   void WakeAt(uint64_t at_ns) { next_timer_ns_ = std::min(next_timer_ns_, at_ns); }
+  void Describe(Collective& collective);
   Error TimeoutError(const Collective& collective) const;
   std::string WhoIsMissing() const;
 

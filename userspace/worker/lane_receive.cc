@@ -233,17 +233,18 @@ void Lane::OnNotice(const mlnet_notice& notice, uint64_t now_ns) {
       Resend(*flight, now_ns);
       WakeAt(flight->due_ns);
       return;
-    case MLNET_T_MISMATCH: {
-      Collective& collective = *flight->collective;
-      if (!collective.is_described) {
-        context_.control.Describe(collective.ordinal, collective.fingerprint, collective.Describe());
-      }
-      collective.is_described = true;
+    case MLNET_T_MISMATCH:
+      Describe(*flight->collective);
       return;
-    }
     default:
       return;
   }
+}
+
+void Lane::Describe(Collective& collective) {
+  if (collective.is_described) return;
+  collective.is_described = true;
+  context_.control.Describe(collective.ordinal, collective.fingerprint, collective.Describe());
 }
 
 void Lane::OnHeld(Flight& flight, uint64_t now_ns) {
