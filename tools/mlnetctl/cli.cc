@@ -23,8 +23,10 @@ void AddGlobalOptions(CLI::App& app, GlobalOptions& options, std::string& color)
   app.add_flag("-j,--json", options.json, "print JSON on stdout, errors as JSON on stderr");
   app.add_flag("-p,--pretty", options.pretty, "print indented JSON (implies -j)");
   app.add_flag("-q,--quiet", options.quiet, "say nothing but data and errors");
-  app.add_flag("-v,--verbose", options.verbose, "say more on stderr; with stats, show counters that are 0 too");
-  app.add_option("--socket", options.socket, "socket of mlnetd ($MLNET_SOCKET)")->default_str(rpc::DefaultSocket());
+  app.add_flag("-v,--verbose", options.verbose,
+               "say more on stderr; with stats, show counters that are 0 too");
+  app.add_option("--socket", options.socket, "socket of mlnetd ($MLNET_SOCKET)")
+      ->default_str(rpc::DefaultSocket());
   app.add_option("--timeout", options.timeout_s, "seconds to wait for an answer of mlnetd")
       ->check(CLI::PositiveNumber)
       ->default_str("10");
@@ -46,7 +48,8 @@ void AddCommands(CLI::App& app, Context& context) {
 /// Global options may stand anywhere on the line, whatever the depth of the command.
 void LetOptionsFallThrough(CLI::App& app) {
   app.fallthrough();
-  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) LetOptionsFallThrough(*command);
+  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; }))
+    LetOptionsFallThrough(*command);
 }
 
 }  // namespace
@@ -74,13 +77,14 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
     }
     GuessOutput(args, context.options);
     const std::vector<std::string> unknown = app.remaining(true);
-    const std::string message = unknown.empty() ? error.what() : "unknown command or option '" + unknown.front() + "'";
+    const std::string message =
+        unknown.empty() ? error.what() : "unknown command or option '" + unknown.front() + "'";
     PrintError(err, context.options, "E_USAGE", message, "mlnetctl --help");
     return kExitUsage;
   }
   context.options.json |= context.options.pretty;
-  context.options.use_color = color == "always" || (color == "auto" && environment.out_is_terminal &&
-                                                    !environment.no_color);
+  context.options.use_color =
+      color == "always" || (color == "auto" && environment.out_is_terminal && !environment.no_color);
   return context.action();
 }
 

@@ -10,7 +10,7 @@ namespace mlnet::ctl {
 
 struct Environment {
   bool out_is_terminal = false;
-  bool no_color = false;    // $NO_COLOR is set
+  bool no_color = false;      // $NO_COLOR is set
   std::string kernel_root{};  // see Context
 };
 

@@ -24,8 +24,10 @@ struct Node {
 std::vector<Word> OptionsOf(const CLI::App& app) {
   std::vector<Word> words;
   for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_snames()) words.push_back({"-" + name, option->get_description()});
-    for (const std::string& name : option->get_lnames()) words.push_back({"--" + name, option->get_description()});
+    for (const std::string& name : option->get_snames())
+      words.push_back({"-" + name, option->get_description()});
+    for (const std::string& name : option->get_lnames())
+      words.push_back({"--" + name, option->get_description()});
   }
   return words;
 }
@@ -33,7 +35,8 @@ std::vector<Word> OptionsOf(const CLI::App& app) {
 void Walk(const CLI::App& app, const std::string& path, std::vector<Node>& nodes) {
   Node node{path, {}, OptionsOf(app)};
   const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
-  for (const CLI::App* command : commands) node.commands.push_back({command->get_name(), command->get_description()});
+  for (const CLI::App* command : commands)
+    node.commands.push_back({command->get_name(), command->get_description()});
   nodes.push_back(std::move(node));
   for (const CLI::App* command : commands) {
     Walk(*command, path.empty() ? command->get_name() : path + " " + command->get_name(), nodes);
@@ -100,10 +103,12 @@ std::string Zsh(const std::vector<Node>& nodes) {
   text += fmt::format("  options+=({})\n", ZshWords(nodes.front().options));
   text += "  if [[ ${words[CURRENT]} == -* ]]; then _describe option options; ";
   text += "elif (( $#commands )); then _describe command commands; else _default; fi\n}\n";
-  return text + "if [[ $funcstack[1] == _mlnetctl ]]; then _mlnetctl \"$@\"; else compdef _mlnetctl mlnetctl; fi\n";
+  return text +
+         "if [[ $funcstack[1] == _mlnetctl ]]; then _mlnetctl \"$@\"; else compdef _mlnetctl mlnetctl; fi\n";
 }
 
-/// fish can say only "this word has been seen", so a command is offered where its parent was and its siblings were not.
+/// fish can say only "this word has been seen", so a command is offered where its parent was and its siblings
+/// were not.
 std::string FishCondition(const Node& node) {
   if (node.path.empty()) return "__fish_use_subcommand";
   std::string condition;
@@ -114,7 +119,8 @@ std::string FishCondition(const Node& node) {
                  fmt::format("__fish_seen_subcommand_from {}", node.path.substr(start, end - start));
     start = end + 1;
   }
-  if (!node.commands.empty()) condition += fmt::format("; and not __fish_seen_subcommand_from {}", Join(node.commands));
+  if (!node.commands.empty())
+    condition += fmt::format("; and not __fish_seen_subcommand_from {}", Join(node.commands));
   return condition;
 }
 
@@ -123,7 +129,8 @@ std::string Fish(const std::vector<Node>& nodes) {
   for (const Node& node : nodes) {
     const std::string condition = FishCondition(node);
     for (const Word& word : node.commands) {
-      text += fmt::format("complete -c mlnetctl -f -n {} -a {} -d {}\n", Quoted(condition), word.text, Quoted(word.help));
+      text += fmt::format("complete -c mlnetctl -f -n {} -a {} -d {}\n", Quoted(condition), word.text,
+                          Quoted(word.help));
     }
     const std::string only_here = node.path.empty() ? "" : " -n " + Quoted(condition);
     for (const Word& word : node.options) {
@@ -147,7 +154,9 @@ int Completion(Context& context, const CLI::App& app, const std::string& shell) 
 void AddCompletion(CLI::App& app, Context& context) {
   auto shell = std::make_shared<std::string>();
   CLI::App* completion = app.add_subcommand("completion", "print a completion script for a shell");
-  completion->add_option("SHELL", *shell, "bash, zsh or fish")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  completion->add_option("SHELL", *shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
   completion->callback([&context, &app, shell] {
     context.action = [&context, &app, shell] { return Completion(context, app, *shell); };
   });

@@ -21,10 +21,11 @@ Result<Json> Context::Call(const std::string& method, const Json& params) {
   const auto start = std::chrono::steady_clock::now();
   auto result = client_->Call(method, params, milliseconds(static_cast<int64_t>(options.timeout_s * 1000)));
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-  Detail(fmt::format("<- {} after {:.1f} ms", result ? Text(*result, "schema") : ErrorCodeName(result.error().code),
-                     took.count()));
+  Detail(fmt::format("<- {} after {:.1f} ms",
+                     result ? Text(*result, "schema") : ErrorCodeName(result.error().code), took.count()));
   // "Unavailable" may be the daemon's answer (no aggregator, say), or mean that it has gone.
-  if (!result && result.error().code == ErrorCode::kUnavailable && !client_->NextPush()) is_reachable_ = false;
+  if (!result && result.error().code == ErrorCode::kUnavailable && !client_->NextPush())
+    is_reachable_ = false;
   return result;
 }
 
@@ -48,8 +49,8 @@ int Context::Fail(const Error& error) {
   return ExitCodeOf(error.code);
 }
 
-void PrintError(std::ostream& err, const GlobalOptions& options, const std::string& code, const std::string& message,
-                const std::string& hint) {
+void PrintError(std::ostream& err, const GlobalOptions& options, const std::string& code,
+                const std::string& message, const std::string& hint) {
   if (options.json) {
     const Json body = {{"error", {{"code", code}, {"message", message}, {"hint", hint}}}};
     err << body.dump(options.pretty ? 2 : -1, ' ', false, Json::error_handler_t::replace) << "\n";

@@ -60,7 +60,7 @@ class Context {
 };
 
 /// An error on `err`, as JSON or for a human.
-void PrintError(std::ostream& err, const GlobalOptions& options, const std::string& code, const std::string& message,
-                const std::string& hint);
+void PrintError(std::ostream& err, const GlobalOptions& options, const std::string& code,
+                const std::string& message, const std::string& hint);
 
 }  // namespace mlnet::ctl

@@ -5,18 +5,24 @@ namespace mlnet::ctl {
 
 ExitCode ExitCodeOf(ErrorCode code) {
   switch (code) {
-    case ErrorCode::kInvalidArgument: return kExitUsage;
-    case ErrorCode::kPermission: return kExitPermission;
-    case ErrorCode::kUnsupported: return kExitUnsupported;
-    case ErrorCode::kConflict: return kExitConflict;
-    case ErrorCode::kTimeout: return kExitTimeout;
+    case ErrorCode::kInvalidArgument:
+      return kExitUsage;
+    case ErrorCode::kPermission:
+      return kExitPermission;
+    case ErrorCode::kUnsupported:
+      return kExitUnsupported;
+    case ErrorCode::kConflict:
+      return kExitConflict;
+    case ErrorCode::kTimeout:
+      return kExitTimeout;
     case ErrorCode::kUnavailable:
     case ErrorCode::kMismatch:
     case ErrorCode::kRankLost:
     case ErrorCode::kNonFinite:
     case ErrorCode::kProtocol:
     case ErrorCode::kSystem:
-    case ErrorCode::kCancelled: return kExitFailed;
+    case ErrorCode::kCancelled:
+      return kExitFailed;
   }
   return kExitFailed;
 }

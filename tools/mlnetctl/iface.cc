@@ -63,7 +63,8 @@ int List(Context& context) {
 }  // namespace
 
 Table IfaceTable(const Json& ifaces) {
-  Table table({"IFACE", "ATTACHED", "MODE", "VIA", "AGGREGATOR", "PROGRAM", "ADDRESS", "MTU", "SPEED", "DRIVER", "WHY"});
+  Table table({"IFACE", "ATTACHED", "MODE", "VIA", "AGGREGATOR", "PROGRAM", "ADDRESS", "MTU", "SPEED",
+               "DRIVER", "WHY"});
   for (const Json& iface : ifaces) {
     const auto speed = rpc::GetOr<int64_t>(iface, "speed_mbps", 0);
     table.Add({Text(iface, "name"), Text(iface, "attached"), Text(iface, "mode"), Text(iface, "via"),
@@ -87,12 +88,14 @@ void AddIface(CLI::App& app, Context& context) {
       ->check(CLI::IsMember({"exclusive", "shared"}));
   CLI::Option* yes = attach->add_flag("--aggregator", args->aggregator, "this host may sum for others");
   attach->add_flag("--no-aggregator", args->no_aggregator, "this host only works")->excludes(yes);
-  attach->callback([&context, args] { context.action = [&context, args] { return Attach(context, *args); }; });
+  attach->callback(
+      [&context, args] { context.action = [&context, args] { return Attach(context, *args); }; });
 
   auto name = std::make_shared<std::string>();
   CLI::App* detach = iface->add_subcommand("detach", "take mlnet's program off an interface");
   detach->add_option("NAME", *name, "interface")->required();
-  detach->callback([&context, name] { context.action = [&context, name] { return Detach(context, *name); }; });
+  detach->callback(
+      [&context, name] { context.action = [&context, name] { return Detach(context, *name); }; });
 
   CLI::App* list = iface->add_subcommand("list", "interfaces, their mode and why it was chosen");
   list->callback([&context] { context.action = [&context] { return List(context); }; });

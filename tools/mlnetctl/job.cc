@@ -23,10 +23,13 @@ Tone ToneOfState(const std::string& state) {
   return Tone::kWarn;
 }
 
-std::string Ranks(const Json& job) { return fmt::format("{}/{}", Text(job, "joined"), Text(job, "world_size")); }
+std::string Ranks(const Json& job) {
+  return fmt::format("{}/{}", Text(job, "joined"), Text(job, "world_size"));
+}
 
 std::string LineOf(const Json& job) {
-  std::string text = fmt::format("job {}: {}, {} ranks joined", Text(job, "name"), Text(job, "state"), Ranks(job));
+  std::string text =
+      fmt::format("job {}: {}, {} ranks joined", Text(job, "name"), Text(job, "state"), Ranks(job));
   if (const std::string reason = Text(job, "reason"); reason != "-") text += ": " + reason;
   return text;
 }
@@ -75,16 +78,27 @@ std::string Fan(const Json& job) {
   return Text(*it, "kind") + (why == "-" ? "" : fmt::format(" ({})", why));
 }
 
-Table MemberTable(const Json& members) {
-  Table table({"RANK", "HOST", "ADDRESS", "PID", "JOINED", "READY", "SENT", "RESENT", "IN KERNEL", "IN USER SPACE",
-               "RTT us"});
-  for (size_t column : {0, 6, 7, 8, 9, 10}) table.AlignRight(column);
-  for (const Json& member : members) {
+/// How far a rank's packets arrive behind the first one of their set, on average; "-" where nothing is known.
+std::string LagOf(const Json& job, const Json& member) {
+  for (const Json& lag : Items(job, "lag")) {
+    if (Text(lag, "rank") != Text(member, "rank")) continue;
+    const auto mean_us = rpc::Find<double>(lag, "mean_us");
+    return mean_us && *mean_us ? fmt::format("{:.1f}", **mean_us) : "-";
+  }
+  return "-";
+}
+
+Table MemberTable(const Json& job) {
+  Table table({"RANK", "HOST", "ADDRESS", "PID", "JOINED", "READY", "SENT", "RESENT", "IN KERNEL",
+               "IN USER SPACE", "RTT us", "LAG us"});
+  for (size_t column : {0, 6, 7, 8, 9, 10, 11}) table.AlignRight(column);
+  for (const Json& member : Items(job, "members")) {
     const auto it = member.find("stats");
     const Json stats = it != member.end() ? *it : Json::object();
     table.Add({Text(member, "rank"), Text(member, "host"), Text(member, "address"), Text(member, "pid"),
-               Text(member, "joined"), Text(member, "ready"), Text(stats, "packets_sent"), Text(stats, "retransmits"),
-               Text(stats, "summed_in_kernel"), Text(stats, "summed_in_user_space"), Text(stats, "rtt_us")});
+               Text(member, "joined"), Text(member, "ready"), Text(stats, "packets_sent"),
+               Text(stats, "retransmits"), Text(stats, "summed_in_kernel"),
+               Text(stats, "summed_in_user_space"), Text(stats, "rtt_us"), LagOf(job, member)});
     if (Text(member, "joined") == "no") table.PaintLast(4, Tone::kWarn);
   }
   return table;
@@ -101,15 +115,17 @@ int Show(Context& context, const std::string& name) {
   const bool color = context.options.use_color;
   const std::string state = Text(job, "state");
   auto& out = context.out();
-  out << "job " << Paint(Text(job, "name"), Tone::kBold, color) << ": " << Paint(state, ToneOfState(state), color)
+  out << "job " << Paint(Text(job, "name"), Tone::kBold, color) << ": "
+      << Paint(state, ToneOfState(state), color)
       << fmt::format(", id {}, epoch {}, {} ranks joined\n", Text(job, "id"), Text(job, "epoch"), Ranks(job));
   if (Text(job, "reason") != "-") out << "  reason      " << Text(job, "reason") << "\n";
+  if (Text(job, "hint") != "-") out << "  try         " << Text(job, "hint") << "\n";
   out << "  aggregator  " << Text(job, "aggregator") << "\n  results by  " << Fan(job) << "\n";
   for (const Json& pool : Items(job, "pools")) {
-    out << fmt::format("  pool        class {} stream {}: {} slots\n", Text(pool, "class"), Text(pool, "stream"),
-                       1ULL << rpc::GetOr<uint32_t>(pool, "log2_slots", 0).value_or(0));
+    out << fmt::format("  pool        class {} stream {}: {} slots\n", Text(pool, "class"),
+                       Text(pool, "stream"), 1ULL << rpc::GetOr<uint32_t>(pool, "log2_slots", 0).value_or(0));
   }
-  if (const Table members = MemberTable(Items(job, "members")); !members.empty()) out << "\n" << members.Render(color);
+  if (const Table members = MemberTable(job); !members.empty()) out << "\n" << members.Render(color);
   const auto counters = job.find("counters");
   if (counters != job.end()) {
     const Table table = VerdictTable(*counters, context.options.verbose > 0);
@@ -130,15 +146,23 @@ void AddCreate(CLI::App& job, Context& context) {
   auto args = std::make_shared<CreateArgs>();
   CLI::App* create = job.add_subcommand("create", "declare a job before its ranks join");
   create->add_option("NAME", args->name, "rendezvous name of the job")->required();
-  create->add_option("-n,--world-size", args->world_size, "number of ranks")->required()->check(CLI::Range(1, 64));
+  create->add_option("-n,--world-size", args->world_size, "number of ranks")
+      ->required()
+      ->check(CLI::Range(1, 64));
   create->add_option("--slots", args->slots, "slots per pool, a power of two")->check(CLI::PositiveNumber);
   create->add_option("--classes", args->classes, "traffic classes")->check(CLI::Range(1, 8));
-  create->add_option("--multicast", args->multicast, "auto, on or off")->check(CLI::IsMember({"auto", "on", "off"}));
-  create->add_option("--timeout-ms", args->timeout_ms, "deadline of joins and collectives")->check(CLI::PositiveNumber);
-  create->add_option("--deadline-ms", args->deadline_ms, "straggler deadline of a packet")->check(CLI::PositiveNumber);
-  create->add_option("--rto-min-us", args->rto_min_us, "shortest retransmission timer")->check(CLI::PositiveNumber);
-  create->add_option("--rto-max-us", args->rto_max_us, "longest retransmission timer")->check(CLI::PositiveNumber);
-  create->callback([&context, args] { context.action = [&context, args] { return Create(context, *args); }; });
+  create->add_option("--multicast", args->multicast, "auto, on or off")
+      ->check(CLI::IsMember({"auto", "on", "off"}));
+  create->add_option("--timeout-ms", args->timeout_ms, "deadline of joins and collectives")
+      ->check(CLI::PositiveNumber);
+  create->add_option("--deadline-ms", args->deadline_ms, "straggler deadline of a packet")
+      ->check(CLI::PositiveNumber);
+  create->add_option("--rto-min-us", args->rto_min_us, "shortest retransmission timer")
+      ->check(CLI::PositiveNumber);
+  create->add_option("--rto-max-us", args->rto_max_us, "longest retransmission timer")
+      ->check(CLI::PositiveNumber);
+  create->callback(
+      [&context, args] { context.action = [&context, args] { return Create(context, *args); }; });
 }
 
 }  // namespace
@@ -147,8 +171,8 @@ Table JobTable(const Json& jobs) {
   Table table({"JOB", "ID", "EPOCH", "STATE", "RANKS", "AGGREGATOR", "REASON"});
   for (const Json& job : jobs) {
     const std::string state = Text(job, "state");
-    table.Add({Text(job, "name"), Text(job, "id"), Text(job, "epoch"), state, Ranks(job), Text(job, "aggregator"),
-               Text(job, "reason") == "-" ? "" : Text(job, "reason")});
+    table.Add({Text(job, "name"), Text(job, "id"), Text(job, "epoch"), state, Ranks(job),
+               Text(job, "aggregator"), Text(job, "reason") == "-" ? "" : Text(job, "reason")});
     table.PaintLast(3, ToneOfState(state));
   }
   return table;
@@ -169,7 +193,8 @@ void AddJob(CLI::App& app, Context& context) {
   auto deleted = std::make_shared<std::string>();
   CLI::App* remove = job->add_subcommand("delete", "end a job on all hosts; its ranks get an error");
   remove->add_option("NAME", *deleted, "job")->required();
-  remove->callback([&context, deleted] { context.action = [&context, deleted] { return Delete(context, *deleted); }; });
+  remove->callback(
+      [&context, deleted] { context.action = [&context, deleted] { return Delete(context, *deleted); }; });
 }
 
 }  // namespace mlnet::ctl

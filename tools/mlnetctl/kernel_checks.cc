@@ -63,10 +63,12 @@ Check CheckLink(const std::string& root, const std::string& release) {
   std::ifstream symbols(root + "/proc/kallsyms");
   size_t lines = 0;
   for (std::string line; std::getline(symbols, line); ++lines) {
-    if (line.find(" bpf_xdp_link_attach") != std::string::npos) return {"bpf_link", true, "bpf_xdp_link_attach", ""};
+    if (line.find(" bpf_xdp_link_attach") != std::string::npos)
+      return {"bpf_link", true, "bpf_xdp_link_attach", ""};
   }
   const bool ok = lines == 0 && VersionOf(release).AtLeast(5, 9);
-  return {"bpf_link", ok, lines == 0 ? "no symbol table; judged by the kernel's version" : "no bpf_xdp_link_attach",
+  return {"bpf_link", ok,
+          lines == 0 ? "no symbol table; judged by the kernel's version" : "no bpf_xdp_link_attach",
           ok ? "" : "use Linux 5.9 or newer with CONFIG_BPF_SYSCALL=y and CONFIG_NET=y"};
 }
 
@@ -79,7 +81,8 @@ Check CheckJit(const std::string& root) {
   const auto value = ReadLine(path);
   if (!value) return {"jit", true, "compiled in (root may read whether it is on)", ""};
   const bool ok = *value != "0";
-  return {"jit", ok, "bpf_jit_enable = " + *value, ok ? "" : "sysctl -w net.core.bpf_jit_enable=1", kExitFailed};
+  return {"jit", ok, "bpf_jit_enable = " + *value, ok ? "" : "sysctl -w net.core.bpf_jit_enable=1",
+          kExitFailed};
 }
 
 Check CheckBpffs(const std::string& root) {
@@ -109,12 +112,14 @@ Check CheckCapabilities(const std::string& root) {
     missing += (missing.empty() ? "" : " ") + std::string(capability.name);
   }
   if (missing.empty()) return {"capabilities", true, "CAP_BPF CAP_NET_ADMIN CAP_PERFMON CAP_NET_RAW", ""};
-  return {"capabilities", false, "missing: " + missing, "run mlnetd as root or from its systemd unit", kExitPermission};
+  return {"capabilities", false, "missing: " + missing, "run mlnetd as root or from its systemd unit",
+          kExitPermission};
 }
 
 /// Before Linux 5.11 maps were charged to RLIMIT_MEMLOCK; since then to the memory cgroup.
 Check CheckMemlock(const std::string& root, const std::string& release) {
-  if (VersionOf(release).AtLeast(5, 11)) return {"memlock", true, "maps are charged to the memory cgroup", ""};
+  if (VersionOf(release).AtLeast(5, 11))
+    return {"memlock", true, "maps are charged to the memory cgroup", ""};
   const auto line = FindLine(root + "/proc/self/limits", "Max locked memory");
   const bool ok = line && line->find("unlimited") != std::string::npos;
   return {"memlock", ok, ok ? "unlimited" : "RLIMIT_MEMLOCK is limited",
@@ -129,8 +134,9 @@ std::string KernelRelease(const std::string& root) {
 
 std::vector<Check> CheckKernel(const std::string& root) {
   const std::string release = KernelRelease(root);
-  return {CheckVersion(release), CheckBtf(root),   CheckLink(root, release),  CheckJit(root),
-          CheckBpffs(root),      CheckMemlock(root, release), CheckCapabilities(root)};
+  return {CheckVersion(release),  CheckBtf(root),   CheckLink(root, release),
+          CheckJit(root),         CheckBpffs(root), CheckMemlock(root, release),
+          CheckCapabilities(root)};
 }
 
 }  // namespace mlnet::ctl

@@ -11,10 +11,10 @@
 namespace mlnet::ctl {
 
 struct Check {
-  std::string name;    // as in mlnet.probe/1
+  std::string name;  // as in mlnet.probe/1
   bool is_ok = false;
-  std::string detail;  // what was found
-  std::string hint;    // what to do; empty when ok
+  std::string detail;                     // what was found
+  std::string hint;                       // what to do; empty when ok
   ExitCode exit_code = kExitUnsupported;  // what a failed check means
 };
 

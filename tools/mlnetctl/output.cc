@@ -11,12 +11,23 @@ std::string Paint(std::string text, Tone tone, bool use_color) {
   if (!use_color || tone == Tone::kPlain) return text;
   const char* code = "";
   switch (tone) {
-    case Tone::kPlain: break;
-    case Tone::kGood: code = "32"; break;
-    case Tone::kBad: code = "31"; break;
-    case Tone::kWarn: code = "33"; break;
-    case Tone::kDim: code = "2"; break;
-    case Tone::kBold: code = "1"; break;
+    case Tone::kPlain:
+      break;
+    case Tone::kGood:
+      code = "32";
+      break;
+    case Tone::kBad:
+      code = "31";
+      break;
+    case Tone::kWarn:
+      code = "33";
+      break;
+    case Tone::kDim:
+      code = "2";
+      break;
+    case Tone::kBold:
+      code = "1";
+      break;
   }
   return fmt::format("\033[{}m{}\033[0m", code, text);
 }
@@ -35,7 +46,8 @@ Tone Table::ToneOf(size_t row, size_t column) const {
 std::string Table::Render(bool use_color, int indent) const {
   std::vector<size_t> widths(header_.size(), 0);
   const auto measure = [&](const std::vector<std::string>& row) {
-    for (size_t c = 0; c < row.size() && c < widths.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+    for (size_t c = 0; c < row.size() && c < widths.size(); ++c)
+      widths[c] = std::max(widths[c], row[c].size());
   };
   measure(header_);
   for (const auto& row : rows_) measure(row);

@@ -16,15 +16,21 @@ Json ToJson(const Check& check) {
   return {{"name", check.name}, {"ok", check.is_ok}, {"detail", check.detail}, {"hint", check.hint}};
 }
 
-/// The local checks, each replaced by the daemon's of the same name, then what only the daemon knows.
+/// The local checks, each replaced by the daemon's of the same name, then what only the daemon knows. What
+/// this process may do does not matter when a daemon does the work.
 Json Merge(const std::vector<Check>& local, const Json& daemon_checks) {
   Json merged = Json::array();
-  for (const Check& check : local) merged.push_back(ToJson(check));
+  for (const Check& check : local) {
+    if (daemon_checks.empty() || check.name != "capabilities") merged.push_back(ToJson(check));
+  }
   for (const Json& check : daemon_checks) {
-    const auto same = std::find_if(merged.begin(), merged.end(),
-                                   [&](const Json& other) { return Text(other, "name") == Text(check, "name"); });
-    if (same != merged.end()) *same = check;
-    else merged.push_back(check);
+    const auto same = std::find_if(merged.begin(), merged.end(), [&](const Json& other) {
+      return Text(other, "name") == Text(check, "name");
+    });
+    if (same != merged.end())
+      *same = check;
+    else
+      merged.push_back(check);
   }
   return merged;
 }
@@ -32,7 +38,9 @@ Json Merge(const std::vector<Check>& local, const Json& daemon_checks) {
 /// The gravest failure decides: a kernel that cannot, then a missing permission, then what can be set.
 int ExitCodeOfChecks(const Json& checks, const std::vector<Check>& local) {
   int code = kExitOk;
-  const auto rank = [](int c) { return c == kExitUnsupported ? 3 : c == kExitPermission ? 2 : c == kExitFailed ? 1 : 0; };
+  const auto rank = [](int c) {
+    return c == kExitUnsupported ? 3 : c == kExitPermission ? 2 : c == kExitFailed ? 1 : 0;
+  };
   for (const Json& check : checks) {
     if (Text(check, "ok") == "yes") continue;
     const auto known = std::find_if(local.begin(), local.end(),
@@ -51,7 +59,8 @@ void PrintHuman(Context& context, const Json& probe) {
   for (const Json& check : Items(probe, "checks")) {
     const bool ok = Text(check, "ok") == "yes";
     const std::string hint = Text(check, "hint");
-    table.Add({Text(check, "name"), ok ? "ok" : "not ok", Text(check, "detail"), ok || hint == "-" ? "" : hint});
+    table.Add(
+        {Text(check, "name"), ok ? "ok" : "not ok", Text(check, "detail"), ok || hint == "-" ? "" : hint});
     table.PaintLast(1, ok ? Tone::kGood : Tone::kBad);
   }
   out << table.Render(color);
@@ -62,15 +71,18 @@ void PrintHuman(Context& context, const Json& probe) {
 
 int Probe(Context& context) {
   const std::vector<Check> local = CheckKernel(context.kernel_root);
-  Json probe = {{"schema", "mlnet.probe/1"}, {"kernel", KernelRelease(context.kernel_root)}, {"ifaces", Json::array()}};
+  Json probe = {
+      {"schema", "mlnet.probe/1"}, {"kernel", KernelRelease(context.kernel_root)}, {"ifaces", Json::array()}};
   const auto daemon = context.Call("probe");
   if (!daemon && context.is_reachable()) return context.Fail(daemon.error());
   probe["checks"] = Merge(local, daemon ? Items(*daemon, "checks") : Json::array());
   probe["daemon"] = daemon.has_value();
   if (daemon) probe["ifaces"] = Items(*daemon, "ifaces");
 
-  if (context.options.json) context.PrintJson(probe);
-  else PrintHuman(context, probe);
+  if (context.options.json)
+    context.PrintJson(probe);
+  else
+    PrintHuman(context, probe);
   if (!daemon) {
     context.Say(fmt::format("\nno daemon: interfaces not probed ({})\n  try: {}", daemon.error().message,
                             daemon.error().hint.empty() ? "start mlnetd" : daemon.error().hint));

@@ -24,7 +24,9 @@ uint64_t CountOf(const Json& verdict) {
   return rpc::GetOr<uint64_t>(verdict, "count", 0).value_or(0);
 }
 
-uint64_t Number(const Json& stats, const char* key) { return rpc::GetOr<uint64_t>(stats, key, 0).value_or(0); }
+uint64_t Number(const Json& stats, const char* key) {
+  return rpc::GetOr<uint64_t>(stats, key, 0).value_or(0);
+}
 
 /// `now` with every counter reduced by what it was in `before`, as a rate per second.
 Json RatesOf(const Json& now, const Json& before, double seconds) {
@@ -49,9 +51,10 @@ Json RatesOf(const Json& now, const Json& before, double seconds) {
 void PrintHuman(Context& context, const Json& stats, bool is_rate) {
   const char* per = is_rate ? "/s" : "";
   auto& out = context.out();
-  out << fmt::format("in {}{}   contributions {}{}   summed {}{}   results {}{}\n",
-                     Bytes(static_cast<double>(Number(stats, "bytes_in"))), per, Number(stats, "contributions"), per,
-                     Bytes(8.0 * static_cast<double>(Number(stats, "words_summed"))), per, Number(stats, "results"), per);
+  out << fmt::format(
+      "in {}{}   contributions {}{}   summed {}{}   results {}{}\n",
+      Bytes(static_cast<double>(Number(stats, "bytes_in"))), per, Number(stats, "contributions"), per,
+      Bytes(8.0 * static_cast<double>(Number(stats, "words_summed"))), per, Number(stats, "results"), per);
   const auto verdicts = stats.find("verdicts");
   if (verdicts != stats.end()) {
     const Table table = VerdictTable(*verdicts, context.options.verbose > 0);
@@ -68,13 +71,16 @@ int Stats(Context& context, const StatsArgs& args) {
   Json before;
   auto before_time = steady_clock::now();
   for (int round = 0; rounds == 0 || round < rounds; ++round) {
-    if (round > 0) std::this_thread::sleep_for(std::chrono::duration<double>(repeats ? args.interval_s : 1.0));
+    if (round > 0)
+      std::this_thread::sleep_for(std::chrono::duration<double>(repeats ? args.interval_s : 1.0));
     const auto stats = context.Call("stats", params);
     if (!stats) return context.Fail(stats.error());
     const auto now = steady_clock::now();
     const double seconds = std::chrono::duration<double>(now - before_time).count();
-    if (context.options.json) context.PrintJson(*stats);
-    else PrintHuman(context, round == 0 ? *stats : RatesOf(*stats, before, seconds), round > 0);
+    if (context.options.json)
+      context.PrintJson(*stats);
+    else
+      PrintHuman(context, round == 0 ? *stats : RatesOf(*stats, before, seconds), round > 0);
     before = *stats;
     before_time = now;
   }
@@ -103,8 +109,9 @@ void AddStats(CLI::App& app, Context& context) {
   auto args = std::make_shared<StatsArgs>();
   CLI::App* stats = app.add_subcommand("stats", "counters of what the kernel did with packets");
   stats->add_option("JOB", args->job, "only this job");
-  stats->add_option("-i,--interval", args->interval_s,
-                    "repeat every so many seconds; a human sees rates from the second line on")
+  stats
+      ->add_option("-i,--interval", args->interval_s,
+                   "repeat every so many seconds; a human sees rates from the second line on")
       ->check(CLI::PositiveNumber);
   stats->add_option("-c,--count", args->count, "stop after so many lines")->check(CLI::PositiveNumber);
   stats->callback([&context, args] { context.action = [&context, args] { return Stats(context, *args); }; });

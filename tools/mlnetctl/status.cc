@@ -32,7 +32,8 @@ std::string NextStep(const Json& status) {
                          Text(job, "name"));
     }
   }
-  if (Items(status, "jobs").empty()) return "start training with backend \"mlnet\"; its job appears by itself";
+  if (Items(status, "jobs").empty())
+    return "start training with backend \"mlnet\"; its job appears by itself";
   return "";
 }
 
@@ -40,14 +41,15 @@ void PrintHuman(Context& context, const Json& status) {
   const bool color = context.options.use_color;
   auto& out = context.out();
   const std::string state = Text(status, "state");
-  out << fmt::format("mlnetd on {} (instance {}): {}, pid {}, up {}\n", Text(status, "host"), Text(status, "instance"),
-                     Paint(state, IsOk(status) ? Tone::kGood : Tone::kBad, color), Text(status, "pid"),
-                     Duration(rpc::GetOr<uint64_t>(status, "uptime_s", 0).value_or(0)));
+  out << fmt::format("mlnetd on {} (instance {}): {}, pid {}, up {}\n", Text(status, "host"),
+                     Text(status, "instance"), Paint(state, IsOk(status) ? Tone::kGood : Tone::kBad, color),
+                     Text(status, "pid"), Duration(rpc::GetOr<uint64_t>(status, "uptime_s", 0).value_or(0)));
   for (const Json& problem : Items(status, "problems")) {
     out << "  " << Paint("problem:", Tone::kBad, color) << " " << Text(problem, "message") << "\n";
     if (Text(problem, "hint") != "-") out << "    try: " << Text(problem, "hint") << "\n";
   }
-  if (const Table table = IfaceTable(Items(status, "ifaces")); !table.empty()) out << "\n" << table.Render(color);
+  if (const Table table = IfaceTable(Items(status, "ifaces")); !table.empty())
+    out << "\n" << table.Render(color);
   if (const Table table = JobTable(Items(status, "jobs")); !table.empty()) out << "\n" << table.Render(color);
   out.flush();
   if (const std::string next = NextStep(status); !next.empty()) context.Say("\nnext: " + next);
@@ -62,8 +64,10 @@ int Status(Context& context, double wait_s) {
     status = context.Call("status");
   }
   if (!status) return context.Fail(status.error());
-  if (context.options.json) context.PrintJson(*status);
-  else PrintHuman(context, *status);
+  if (context.options.json)
+    context.PrintJson(*status);
+  else
+    PrintHuman(context, *status);
   return IsOk(*status) ? kExitOk : kExitDegraded;
 }
 
@@ -71,10 +75,12 @@ int Status(Context& context, double wait_s) {
 
 void AddStatus(CLI::App& app, Context& context) {
   auto wait_s = std::make_shared<double>(0);
-  CLI::App* status = app.add_subcommand("status", "one glance at daemon, interfaces and jobs; exit code 8 if degraded");
+  CLI::App* status =
+      app.add_subcommand("status", "one glance at daemon, interfaces and jobs; exit code 8 if degraded");
   status->add_option("--wait", *wait_s, "seconds to wait for the daemon to come up and be ok")
       ->check(CLI::NonNegativeNumber);
-  status->callback([&context, wait_s] { context.action = [&context, wait_s] { return Status(context, *wait_s); }; });
+  status->callback(
+      [&context, wait_s] { context.action = [&context, wait_s] { return Status(context, *wait_s); }; });
 }
 
 }  // namespace mlnet::ctl

@@ -51,8 +51,10 @@ void FakeDaemon::OnRequest(rpc::PeerId peer, const rpc::PeerInfo&, rpc::Request 
   const auto answer = answers_.find(request.method);
   if (answer == answers_.end()) return;
   const Result<Json> result = answer->second(request.params);
-  if (result) server_->Reply(peer, request.id, *result);
-  else server_->ReplyError(peer, request.id, result.error());
+  if (result)
+    server_->Reply(peer, request.id, *result);
+  else
+    server_->ReplyError(peer, request.id, result.error());
 }
 
 std::vector<std::string> FakeDaemon::requests() {

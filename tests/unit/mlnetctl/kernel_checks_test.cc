@@ -52,7 +52,8 @@ class KernelChecks : public testing::Test {
 };
 
 TEST_F(KernelChecks, GoodMachinePassesAll) {
-  for (const Check& check : CheckKernel(root_)) EXPECT_TRUE(check.is_ok) << check.name << ": " << check.detail;
+  for (const Check& check : CheckKernel(root_))
+    EXPECT_TRUE(check.is_ok) << check.name << ": " << check.detail;
 }
 
 TEST_F(KernelChecks, OldKernel) {
