@@ -113,18 +113,17 @@ TEST(CommandMistakes, each_is_named) {
 }
 
 TEST(CommandMistakes, topology_errors_name_the_host_and_the_key) {
-  const std::string file = testing::TempDir() + FreshName() + ".yaml";
   for (const auto& [text, says] : std::vector<std::pair<std::string, std::string>>{
            {"hosts: [{name: w1, sped: 1mbit}]", "hosts[0]: unknown key 'sped'"},
            {"hosts: [{name: w1}, {name: w1}]", "host 'w1' is named twice"},
            {"hosts: [{name: w1, role: king}]", "hosts[0].role: 'king' is not a role"},
            {"hosts: [{name: w1, faults: {tx: {loss: lots}}}]", "hosts[0].faults.tx.loss: 'lots' is not a percentage"},
-           {"hosts: [{name: w1, rate: [}]", file},
+           {"hosts: [{name: w1, rate: [}]", "error at line 1"},
            {"version: 7\nhosts: [{name: w1}]", "version must be 1"},
            {"name: x", "hosts must be a list"},
        }) {
-    std::ofstream(file) << text;
-    const Output up = RunLab({"--name", FreshName(), "up", "--no-daemons", "--topology", file});
+    const TextFile file(text);
+    const Output up = RunLab({"--name", FreshName(), "up", "--no-daemons", "--topology", file.path()});
     EXPECT_EQ(up.exit_code, 2) << text;
     EXPECT_THAT(up.err, HasSubstr(says)) << text;
   }

@@ -78,6 +78,8 @@ std::string FreshName() {
   return "t" + std::to_string(getpid()) + "_" + std::to_string(++counter);
 }
 
+TextFile::TextFile(const std::string& text) : path_(testing::TempDir() + FreshName()) { std::ofstream(path_) << text; }
+
 Lab::Lab(std::vector<std::string> up_args) : name_(FreshName()) {
   up_args.insert(up_args.begin(), {"-j", "--name", name_, "up"});
   const Output up = RunLab(up_args);
@@ -211,8 +213,8 @@ const std::vector<Arrival>& Receiver::Stop() {
   return arrivals_;
 }
 
-uint64_t Flood(const std::string& netns, const std::string& address, uint16_t port, std::chrono::milliseconds duration) {
-  uint64_t sent = 0;
+Flooded Flood(const std::string& netns, const std::string& address, uint16_t port, std::chrono::milliseconds duration) {
+  Flooded flooded;
   RunIn(netns, [&] {
     const int fd = UdpSocket();
     Connect(fd, address, port);
@@ -223,11 +225,17 @@ uint64_t Flood(const std::string& netns, const std::string& address, uint16_t po
     std::vector<uint8_t> batch;
     for (size_t i = 0; i < kSegments; ++i) batch.insert(batch.end(), payload.begin(), payload.end());
     for (const auto end = steady_clock::now() + duration; steady_clock::now() < end;) {
-      if (send(fd, batch.data(), batch.size(), 0) > 0) sent += kSegments;
+      if (send(fd, batch.data(), batch.size(), MSG_DONTWAIT) > 0) {
+        flooded.packets += kSegments;
+        continue;
+      }
+      flooded.was_slowed = true;
+      pollfd wait{fd, POLLOUT, 0};
+      poll(&wait, 1, 10);
     }
     close(fd);
   });
-  return sent;
+  return flooded;
 }
 
 void SendPaced(const std::string& netns, const std::string& address, uint16_t port, uint32_t count,

@@ -38,6 +38,18 @@ bool WaitFor(const std::function<bool()>& condition);
 /// A lab name of this process that no other test uses.
 std::string FreshName();
 
+/// A file with this text, removed with the object.
+class TextFile {
+ public:
+  explicit TextFile(const std::string& text);
+  ~TextFile() { std::filesystem::remove(path_); }
+  TextFile(const TextFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
 /// `up` in the constructor, `down` in the destructor.
 class Lab {
  public:
@@ -99,8 +111,13 @@ class Receiver {
   std::thread thread_;
 };
 
-/// Sends as fast as it can for `duration`; the number of packets.
-uint64_t Flood(const std::string& netns, const std::string& address, uint16_t port, std::chrono::milliseconds duration);
+struct Flooded {
+  uint64_t packets = 0;
+  bool was_slowed = false;  // by a full queue: frames of one machine may hold their sender's buffer up to the shaper
+};
+
+/// Sends as fast as it can for `duration`.
+Flooded Flood(const std::string& netns, const std::string& address, uint16_t port, std::chrono::milliseconds duration);
 
 /// Sends packets 0..count-1 in small groups, each when the one before has passed, as `passed()` counts.
 void SendPaced(const std::string& netns, const std::string& address, uint16_t port, uint32_t count,

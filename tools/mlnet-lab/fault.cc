@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "delay_line.h"
 #include "faults.h"
+#include "ports.h"
 #include "units.h"
 
 namespace mlnet::lab {
@@ -101,6 +102,7 @@ Result<void> Change(const Globals& globals, const FaultOptions& options, const s
     }
   }
   if (options.seed) state->topology.seed = *options.seed;
+  if (auto r = SetPorts(paths, state->topology, state->xdp); !r) return r;
   if (auto r = ApplyFaults(paths, state->topology, options.seed ? nullptr : &touched); !r) return r;
   if (auto r = SaveState(paths, *state); !r) return r;
   return Show(globals, paths, state->topology, options.host);

@@ -132,7 +132,7 @@ Result<void> ApplyFaults(const Paths& paths, const Topology& topology, const std
   }
   if (auto r = AttachAll(paths, topology, *pins); !r) return r;
   if (!Any(topology, &Faults::NeedsHold)) StopDelayLine(paths);
-  return SetOffloads(paths, topology);
+  return {};
 }
 
 Result<lab_link> ReadLink(const Paths& paths, size_t host_index, int direction) {

@@ -13,7 +13,7 @@ namespace mlnet::lab {
 constexpr uint32_t kReorderHoldUs = 500;
 
 /// Makes the kernel hold what `topology` says. The random sequences and counters of links in `restart` (host
-/// names; nullptr: all) begin anew. Live: traffic goes on.
+/// names; nullptr: all) begin anew. Live: traffic goes on. The ports must be set first (SetPorts).
 Result<void> ApplyFaults(const Paths& paths, const Topology& topology, const std::vector<std::string>* restart);
 
 /// Configuration and counters as the kernel has them; all 0 where no fault was ever set.

@@ -21,6 +21,39 @@ void SilenceLibbpf() {
   libbpf_set_print([](libbpf_print_level, const char*, va_list) { return 0; });
 }
 
+namespace {
+
+bool AnyFault(const Topology& topology, bool (*test)(const Faults&)) {
+  return std::any_of(topology.hosts.begin(), topology.hosts.end(),
+                     [test](const Host& h) { return test(h.tx) || test(h.rx); });
+}
+
+Result<void> Ethtool(std::vector<std::string> settings, const std::string& iface) {
+  settings.insert(settings.begin(), {"ethtool", "-K", iface});
+  auto done = Run(settings);
+  if (!done) return tl::make_unexpected(done.error());
+  return {};
+}
+
+// The end of the veth pair that belongs to the switch. It must receive by NAPI, else XDP_TX of the host is lost:
+// XDP brings that, and takes the segmentation offload of the host's NIC; so does GRO, and leaves it.
+Result<void> SetPort(const Host& host, int ifindex, bool needs_napi, int pass_program) {
+  const int err = bpf_xdp_attach(ifindex, pass_program, XDP_FLAGS_DRV_MODE, nullptr);
+  if (err != 0) return tl::make_unexpected(ErrnoError("attach XDP to port " + PortName(host.name), -err));
+  return Ethtool({"gro", needs_napi && pass_program < 0 ? "on" : "off"}, PortName(host.name));
+}
+
+Result<void> SetHost(const Paths& paths, const Topology& topology, const Host& host) {
+  const char* segmentation = AnyFault(topology, [](const Faults& f) { return f.Any(); }) ? "off" : "on";
+  // Between namespaces checksums are not computed but promised; a receiver would believe the promise for a damaged frame.
+  const char* checksums = AnyFault(topology, [](const Faults& f) { return f.corrupt_ppm != 0; }) ? "off" : "on";
+  return InNetns(paths.NetnsFile(host.name), [&] {
+    return Ethtool({"tx", checksums, "tso", segmentation, "tx-udp-segmentation", segmentation}, "eth0");
+  });
+}
+
+}  // namespace
+
 Result<void> SetPorts(const Paths& paths, const Topology& topology, XdpMode mode) {
   SilenceLibbpf();
   std::unique_ptr<fault, decltype(&fault::destroy)> programs(nullptr, &fault::destroy);
@@ -28,39 +61,20 @@ Result<void> SetPorts(const Paths& paths, const Topology& topology, XdpMode mode
     programs.reset(fault::open_and_load());
     if (!programs) return tl::make_unexpected(ErrnoError("load the lab's XDP program", errno));
   }
-  return InNetns(paths.NetnsFile(Paths::kSwitch), [&]() -> Result<void> {
+  const bool any_faults = AnyFault(topology, [](const Faults& f) { return f.Any(); });
+  auto result = InNetns(paths.NetnsFile(Paths::kSwitch), [&]() -> Result<void> {
     for (size_t i = 0; i < topology.hosts.size(); ++i) {
-      const int ifindex = kPortIndexBase + static_cast<int>(i);
-      const int program = programs ? bpf_program__fd(programs->progs.lab_pass) : -1;
-      const int err = bpf_xdp_attach(ifindex, program, XDP_FLAGS_DRV_MODE, nullptr);
-      if (err != 0) return tl::make_unexpected(ErrnoError(fmt::format("attach XDP to port {}", PortName(topology.hosts[i].name)), -err));
+      const Host& host = topology.hosts[i];
+      const bool single_frames = host.rate_bps != 0 || any_faults;
+      const int pass = programs && single_frames ? bpf_program__fd(programs->progs.lab_pass) : -1;
+      if (auto r = SetPort(host, LAB_PORT_IFINDEX + static_cast<int>(i), mode == XdpMode::kOn, pass); !r) return r;
     }
     return {};
   });
-}
-
-Result<void> SetOffloads(const Paths& paths, const Topology& topology) {
-  const auto any = [&topology](auto&& test) {
-    return std::any_of(topology.hosts.begin(), topology.hosts.end(), [&](const Host& h) { return test(h.tx) || test(h.rx); });
-  };
-  const char* segmentation = any([](const Faults& f) { return f.Any(); }) ? "off" : "on";
-  // Between namespaces checksums are not computed but promised; a receiver would believe the promise for a damaged frame.
-  const char* checksums = any([](const Faults& f) { return f.corrupt_ppm != 0; }) ? "off" : "on";
   for (const Host& host : topology.hosts) {
-    auto r = InNetns(paths.NetnsFile(host.name), [&]() -> Result<void> {
-      auto done = Run({"ethtool", "-K", "eth0", "tx", checksums, "tso", segmentation, "tx-udp-segmentation", segmentation});
-      if (!done) return tl::make_unexpected(done.error());
-      return {};
-    });
-    if (!r) return r;
+    if (result) result = SetHost(paths, topology, host);
   }
-  return InNetns(paths.NetnsFile(Paths::kSwitch), [&]() -> Result<void> {
-    for (const Host& host : topology.hosts) {
-      auto done = Run({"ethtool", "-K", PortName(host.name), "gro", "off"});
-      if (!done) return tl::make_unexpected(done.error());
-    }
-    return {};
-  });
+  return result;
 }
 
 }  // namespace mlnet::lab

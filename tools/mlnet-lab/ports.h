@@ -10,12 +10,10 @@ namespace mlnet::lab {
 /// Errors are reported as values; libbpf shall not print them as well.
 void SilenceLibbpf();
 
-/// kOn: XDP_PASS on every port, which hosts that run XDP need (frames they send by XDP_TX are lost otherwise).
-/// kOff: no program; the hosts' NICs get segmentation offload back, as plain TCP peers need it.
+/// kOn: hosts may run XDP; frames they send by XDP_TX or redirect arrive. A link that is limited, and every link of
+/// a lab with faults, carries single frames; an unlimited one also super-packets, which cost less CPU.
+/// kOff: plain ports as TCP peers know them, with segmentation offload.
+/// With `corrupt` anywhere, hosts compute real checksums. Call it again whenever mode or faults change.
 Result<void> SetPorts(const Paths& paths, const Topology& topology, XdpMode mode);
-
-/// With faults anywhere in the lab, a frame is a frame on every link: no segmentation offload and no merging,
-/// and with `corrupt` real checksums. Without faults the offloads are left to the kernel.
-Result<void> SetOffloads(const Paths& paths, const Topology& topology);
 
 }  // namespace mlnet::lab

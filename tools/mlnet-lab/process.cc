@@ -61,6 +61,7 @@ Fd OpenProcess(const ProcessId& id) {
   dup2(null, 0);
   dup2(log, 1);
   dup2(log, 2);
+  close_range(3, ~0U, 0);  // above all the lab's lock
   execvp(argv[0].c_str(), ToArgv(argv).data());
   const std::string text = fmt::format("{}: {}\n", argv[0], std::strerror(errno));
   if (write(2, text.data(), text.size()) < 0) _exit(125);

@@ -3,9 +3,11 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/file.h>
 
 #include <cerrno>
+#include <chrono>
 #include <fstream>
 
 #include "base/errno_error.h"
@@ -14,6 +16,8 @@ namespace mlnet::lab {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::chrono::milliseconds kLockTimeout{2000};
 
 Faults FaultsFromJson(const Json& j) {
   return Faults{.loss_ppm = j.at("loss_ppm"),
@@ -131,11 +135,17 @@ Result<State> LoadReadyState(const Paths& paths) {
 }
 
 Result<Fd> LockLab(const Paths& paths) {
-  Fd fd(open(paths.LockFile().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  // No O_CLOEXEC on purpose; StartDaemon closes it.
+  Fd fd(open(paths.LockFile().c_str(), O_RDWR | O_CREAT, 0600));
   if (!fd) return tl::make_unexpected(ErrnoError("open " + paths.LockFile().string(), errno));
-  if (flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
-  return Err(ErrorCode::kConflict, fmt::format("another mlnet-lab is at work on lab '{}'", paths.lab),
-             "wait for it to end");
+  const auto deadline = std::chrono::steady_clock::now() + kLockTimeout;
+  while (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (std::chrono::steady_clock::now() > deadline) {
+      return Err(ErrorCode::kConflict, fmt::format("another mlnet-lab is at work on lab '{}'", paths.lab), "wait for it to end");
+    }
+    poll(nullptr, 0, 5);
+  }
+  return fd;
 }
 
 }  // namespace mlnet::lab

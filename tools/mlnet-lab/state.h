@@ -61,7 +61,8 @@ Result<State> LoadState(const Paths& paths);
 /// As LoadState, and kUnavailable unless `up` has finished.
 Result<State> LoadReadyState(const Paths& paths);
 
-/// Exclusive lock of the lab, held while the descriptor lives; kConflict when another process has it.
+/// Exclusive lock of the lab, held while the descriptor lives; kConflict when another process has it. The programs
+/// that this one runs inherit it: what a killed `up` had started still counts as at work until it ends.
 Result<Fd> LockLab(const Paths& paths);
 
 Json FaultsToJson(const Faults& faults);

@@ -135,7 +135,7 @@ Result<void> Build(const Paths& paths, State& state, bool quiet) {
   if (state.has_daemons) {
     if (auto r = StartDaemons(paths, state.topology, quiet); !r) return r;
   }
-  // Last, so that a lossy lab comes up as surely as any other.
+  // Faults last, so that a lossy lab comes up as surely as any other.
   if (auto r = ApplyFaults(paths, state.topology, nullptr); !r) return r;
   if (stop_requested) return Err(ErrorCode::kCancelled, "interrupted");
   state.is_ready = true;
