@@ -28,8 +28,8 @@ TEST(AllReduceSim, int32_is_exact_and_wraps) {
     }
     Works works;
     for (size_t r = 0; r < 4; ++r) {
-      works.push_back(
-          cluster.Submit(static_cast<int>(r), AllReduceOf(in[r].data(), out[r].data(), count, DataType::kInt32)));
+      works.push_back(cluster.Submit(static_cast<int>(r),
+                                     AllReduceOf(in[r].data(), out[r].data(), count, DataType::kInt32)));
     }
     ASSERT_TRUE(cluster.RunUntilDone());
     ExpectDone(works);
@@ -89,7 +89,8 @@ TEST(AllReduceSim, many_collectives_are_under_way_at_once) {
 TEST(AllReduceSim, a_tensor_without_elements_is_a_place_in_the_order) {
   Cluster cluster({.ranks = 2});
   Works works;
-  for (int r = 0; r < 2; ++r) works.push_back(cluster.Submit(r, AllReduceOf(nullptr, nullptr, 0, DataType::kFloat32)));
+  for (int r = 0; r < 2; ++r)
+    works.push_back(cluster.Submit(r, AllReduceOf(nullptr, nullptr, 0, DataType::kFloat32)));
   ASSERT_TRUE(cluster.RunUntilDone());
   ExpectDone(works);
 }

@@ -97,14 +97,15 @@ inline Faults OnePercentOfAll() {
 inline void PrintTraffic(Cluster& cluster) {
   const Traffic& t = cluster.traffic();
   const CommStats s = cluster.Stats(0);
-  std::printf("  %.2f ms virtual; %llu frames, %llu dropped, %llu duplicated, %llu reordered, %llu corrupted; "
-              "rank 0: sent %llu, again %llu (early %llu), held %llu, busy %llu, rtt %llu us\n",
-              static_cast<double>(cluster.now_ns()) / 1e6, static_cast<unsigned long long>(t.frames),
-              static_cast<unsigned long long>(t.dropped), static_cast<unsigned long long>(t.duplicated),
-              static_cast<unsigned long long>(t.reordered), static_cast<unsigned long long>(t.corrupted),
-              static_cast<unsigned long long>(s.packets_sent), static_cast<unsigned long long>(s.retransmits),
-              static_cast<unsigned long long>(s.early_resends), static_cast<unsigned long long>(s.held),
-              static_cast<unsigned long long>(s.busy), static_cast<unsigned long long>(s.rtt_us));
+  std::printf(
+      "  %.2f ms virtual; %llu frames, %llu dropped, %llu duplicated, %llu reordered, %llu corrupted; "
+      "rank 0: sent %llu, again %llu (early %llu), held %llu, busy %llu, rtt %llu us\n",
+      static_cast<double>(cluster.now_ns()) / 1e6, static_cast<unsigned long long>(t.frames),
+      static_cast<unsigned long long>(t.dropped), static_cast<unsigned long long>(t.duplicated),
+      static_cast<unsigned long long>(t.reordered), static_cast<unsigned long long>(t.corrupted),
+      static_cast<unsigned long long>(s.packets_sent), static_cast<unsigned long long>(s.retransmits),
+      static_cast<unsigned long long>(s.early_resends), static_cast<unsigned long long>(s.held),
+      static_cast<unsigned long long>(s.busy), static_cast<unsigned long long>(s.rtt_us));
 }
 
 }  // namespace mlnet::sim

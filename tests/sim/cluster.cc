@@ -90,8 +90,8 @@ Cluster::Cluster(const ClusterOptions& options)
   config.window_first = options_.window_first;
   config.aggregator = "192.0.2.100:28012";
   for (size_t i = 0; i < options_.classes.size(); ++i) {
-    config.pools[options_.classes[i]] = {true, options_.log2_slots,
-                                         static_cast<uint32_t>(i * 2 << options_.log2_slots), options_.first_seq};
+    config.pools[options_.classes[i]] = {
+        true, options_.log2_slots, static_cast<uint32_t>(i * 2 << options_.log2_slots), options_.first_seq};
   }
   for (int r = 0; r < options_.ranks; ++r) {
     test::BpfHost& host = *hosts_[static_cast<size_t>(HostOf(r))];
@@ -151,7 +151,8 @@ void Cluster::SetUpSlots() {
 
 void Cluster::At(uint64_t at_ns, std::function<void()> call) {
   calls_.push_back({now_ns_ + at_ns, std::move(call)});
-  std::stable_sort(calls_.begin(), calls_.end(), [](const Call& a, const Call& b) { return a.at_ns < b.at_ns; });
+  std::stable_sort(calls_.begin(), calls_.end(),
+                   [](const Call& a, const Call& b) { return a.at_ns < b.at_ns; });
 }
 
 std::shared_ptr<Work> Cluster::Submit(int rank, const worker::CollectiveSpec& spec) {

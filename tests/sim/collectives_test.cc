@@ -18,7 +18,8 @@ class CollectivesSim : public testing::TestWithParam<double> {
  protected:
   ClusterOptions Options(int ranks, int hosts = 0) const {
     ClusterOptions options{.ranks = ranks, .hosts = hosts, .log2_slots = 4};
-    options.faults = {.drop = GetParam(), .duplicate = GetParam(), .reorder = GetParam(), .corrupt = GetParam()};
+    options.faults = {
+        .drop = GetParam(), .duplicate = GetParam(), .reorder = GetParam(), .corrupt = GetParam()};
     options.seed = Seed(17);
     return options;
   }
@@ -59,7 +60,8 @@ TEST_P(CollectivesSim, all_gather_puts_every_rank_in_its_place) {
     Works works;
     for (size_t r = 0; r < 3; ++r) {
       const void* from = r == 1 ? out[1].data() + bytes : in[r].data();
-      works.push_back(cluster.Submit(static_cast<int>(r), Spec(CollectiveKind::kAllGather, from, out[r].data(), bytes)));
+      works.push_back(
+          cluster.Submit(static_cast<int>(r), Spec(CollectiveKind::kAllGather, from, out[r].data(), bytes)));
     }
     ASSERT_TRUE(cluster.RunUntilDone());
     ExpectDone(works);
@@ -70,7 +72,8 @@ TEST_P(CollectivesSim, all_gather_puts_every_rank_in_its_place) {
 TEST_P(CollectivesSim, barrier_ends_nowhere_before_the_last_rank_has_called) {
   Cluster cluster(Options(5, 2));
   Works works;
-  for (int r = 0; r < 4; ++r) works.push_back(cluster.Submit(r, Spec(CollectiveKind::kBarrier, nullptr, nullptr, 0)));
+  for (int r = 0; r < 4; ++r)
+    works.push_back(cluster.Submit(r, Spec(CollectiveKind::kBarrier, nullptr, nullptr, 0)));
   cluster.RunFor(50'000'000);
   for (const auto& work : works) EXPECT_FALSE(work->IsDone());
   works.push_back(cluster.Submit(4, Spec(CollectiveKind::kBarrier, nullptr, nullptr, 0)));

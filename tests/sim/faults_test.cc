@@ -31,8 +31,11 @@ TEST(FaultsSim, one_percent_of_every_fault_changes_nothing_in_the_result) {
 
 TEST(FaultsSim, a_third_of_all_frames_lost_still_ends_right) {
   const uint64_t seed = Seed(7);
-  Cluster cluster({.ranks = 3, .log2_slots = 4, .timeout_ns = 60'000'000'000,
-                   .faults = {.drop = 0.33, .duplicate = 0.1, .reorder = 0.2}, .seed = seed});
+  Cluster cluster({.ranks = 3,
+                   .log2_slots = 4,
+                   .timeout_ns = 60'000'000'000,
+                   .faults = {.drop = 0.33, .duplicate = 0.1, .reorder = 0.2},
+                   .seed = seed});
   CheckFloats(cluster, 20'000, seed, true);
   PrintTraffic(cluster);
 }
@@ -43,7 +46,8 @@ TEST(FaultsSim, one_percent_loss_costs_few_retransmissions_and_little_time) {
   const uint64_t seed = Seed(99);
   uint64_t time_ns[2] = {};
   for (int lossy = 0; lossy < 2; ++lossy) {
-    Cluster cluster({.ranks = 4, .log2_slots = 8, .faults = {.drop = lossy * 0.01, .ns_per_byte = 8}, .seed = seed});
+    Cluster cluster(
+        {.ranks = 4, .log2_slots = 8, .faults = {.drop = lossy * 0.01, .ns_per_byte = 8}, .seed = seed});
     const uint64_t start_ns = cluster.now_ns();
     CheckFloats(cluster, 352 * 3000, seed);
     PrintTraffic(cluster);
@@ -56,7 +60,8 @@ TEST(FaultsSim, one_percent_loss_costs_few_retransmissions_and_little_time) {
 
 TEST(FaultsSim, all_collectives_and_classes_under_loss_in_different_orders_across_2_to_the_32) {
   const uint64_t seed = Seed(31337);
-  ClusterOptions options{.ranks = 4, .hosts = 3, .is_multicast = false, .log2_slots = 4, .classes = {0, 2, 5}};
+  ClusterOptions options{
+      .ranks = 4, .hosts = 3, .is_multicast = false, .log2_slots = 4, .classes = {0, 2, 5}};
   options.first_seq = (1ULL << 32) - 100;
   options.timeout_ns = 30'000'000'000;
   options.faults = OnePercentOfAll();
@@ -65,7 +70,8 @@ TEST(FaultsSim, all_collectives_and_classes_under_loss_in_different_orders_acros
   const std::vector<int> classes{0, 2, 5};
   std::vector<std::vector<FloatCall>> calls(3);
   for (size_t c = 0; c < 3; ++c) {
-    for (size_t i = 0; i < 5; ++i) calls[c].emplace_back(4, 1 + 352 * 11 * i + c, seed + c * 10 + i, i % 2 == 1);
+    for (size_t i = 0; i < 5; ++i)
+      calls[c].emplace_back(4, 1 + 352 * 11 * i + c, seed + c * 10 + i, i % 2 == 1);
   }
   Works works;
   for (int r = 0; r < 4; ++r) {
@@ -74,7 +80,8 @@ TEST(FaultsSim, all_collectives_and_classes_under_loss_in_different_orders_acros
       cluster.At(turn * 500'000 + static_cast<uint64_t>(r) * 333'000, [&, r, c] {
         for (FloatCall& call : calls[c]) {
           works.push_back(call.Submit(cluster, r, classes[c]));
-          works.push_back(cluster.Submit(r, Spec(worker::CollectiveKind::kBarrier, nullptr, nullptr, 0, classes[c])));
+          works.push_back(
+              cluster.Submit(r, Spec(worker::CollectiveKind::kBarrier, nullptr, nullptr, 0, classes[c])));
         }
       });
     }
@@ -120,10 +127,12 @@ TEST(FaultsSim, random_schedules_end_right) {
     options.timeout_ns = 60'000'000'000;
     options.seed = choose();
     const double level = static_cast<double>(choose() % 10) / 100;
-    options.faults = {.drop = level, .duplicate = level, .reorder = level, .corrupt = level / 2, .truncate = level / 4};
+    options.faults = {
+        .drop = level, .duplicate = level, .reorder = level, .corrupt = level / 2, .truncate = level / 4};
     Cluster cluster(options);
     std::vector<FloatCall> calls;
-    for (size_t i = 0; i < 6; ++i) calls.emplace_back(options.ranks, 1 + choose() % 6000, choose(), choose() % 2);
+    for (size_t i = 0; i < 6; ++i)
+      calls.emplace_back(options.ranks, 1 + choose() % 6000, choose(), choose() % 2);
     Works works;
     for (int r = 0; r < options.ranks; ++r) {
       cluster.At(choose() % 3'000'000, [&, r] {

@@ -21,7 +21,7 @@ struct Faults {
   double corrupt = 0;  // one bit behind the Ethernet header flips
   double truncate = 0;
   uint64_t delay_ns = 20'000;
-  uint64_t ns_per_byte = 0;  // 8: 1 Gb/s
+  uint64_t ns_per_byte = 0;    // 8: 1 Gb/s
   uint64_t jitter_ns = 5'000;  // keeps the order of frames between the same two hosts
 };
 

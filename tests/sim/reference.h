@@ -39,7 +39,8 @@ inline void ExpectSumWithinBound(const std::vector<Floats>& inputs, const Floats
     const size_t end = std::min(sum.size(), block + 32);
     long double most = 0;
     for (const Floats& input : inputs) {
-      for (size_t i = block; i < end; ++i) most = std::max(most, std::fabs(static_cast<long double>(input[i])));
+      for (size_t i = block; i < end; ++i)
+        most = std::max(most, std::fabs(static_cast<long double>(input[i])));
     }
     const long double bound = n * most * std::ldexp(1.0L, CeilLog2(n) + 1 - 32);
     for (size_t i = block; i < end; ++i) {

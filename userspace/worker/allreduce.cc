@@ -7,8 +7,10 @@ namespace mlnet {
 
 size_t SizeOf(DataType dtype) {
   switch (dtype) {
-    case DataType::kFloat32: return sizeof(float);
-    case DataType::kInt32: return sizeof(int32_t);
+    case DataType::kFloat32:
+      return sizeof(float);
+    case DataType::kInt32:
+      return sizeof(int32_t);
   }
   return 0;
 }
@@ -63,8 +65,8 @@ Result<CollectiveSpec> AllReduceSpec(const void* in, void* out, size_t count, Da
 Result<CollectiveSpec> BroadcastSpec(void* buffer, size_t bytes, int root, int world_size,
                                      const CallOptions& options) {
   if (root < 0 || root >= world_size) {
-    return Err(ErrorCode::kInvalidArgument, "root " + std::to_string(root) + " is not a rank of a job of " +
-                                                std::to_string(world_size));
+    return Err(ErrorCode::kInvalidArgument,
+               "root " + std::to_string(root) + " is not a rank of a job of " + std::to_string(world_size));
   }
   auto spec = Spec(CollectiveKind::kBroadcast, buffer, buffer, bytes, options);
   if (spec) spec->root = root;

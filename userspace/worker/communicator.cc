@@ -23,7 +23,8 @@ Result<void> Check(const JoinOptions& options) {
                          return std::isalnum(c) || c == '.' || c == '_' || c == '-';
                        });
   if (!is_name) {
-    return Err(ErrorCode::kInvalidArgument, "job name '" + options.job + "' is not 1 to 63 of [A-Za-z0-9._-]");
+    return Err(ErrorCode::kInvalidArgument,
+               "job name '" + options.job + "' is not 1 to 63 of [A-Za-z0-9._-]");
   }
   if (options.world_size < 1 || options.world_size > MLNET_CHILDREN_MAX) {
     return Err(ErrorCode::kInvalidArgument,
@@ -61,7 +62,8 @@ class CommunicatorImpl final : public Communicator {
   std::shared_ptr<Work> Broadcast(void* buffer, size_t bytes, int root, const CallOptions& options) override {
     return Submit(BroadcastSpec(buffer, bytes, root, world_size(), options));
   }
-  std::shared_ptr<Work> AllGather(const void* in, void* out, size_t bytes, const CallOptions& options) override {
+  std::shared_ptr<Work> AllGather(const void* in, void* out, size_t bytes,
+                                  const CallOptions& options) override {
     return Submit(AllGatherSpec(in, out, bytes, rank(), world_size(), options));
   }
   std::shared_ptr<Work> Barrier(const CallOptions& options) override { return Submit(BarrierSpec(options)); }
@@ -103,11 +105,12 @@ Result<std::unique_ptr<Communicator>> Communicator::Join(const JoinOptions& opti
   if (!reply) return tl::make_unexpected(reply.error());
   auto inbox = Inbox::Open(reply->inbox.get(), reply->wake.get(), reply->ring.get(), reply->local_index);
   if (!inbox) return tl::make_unexpected(inbox.error());
-  if (auto fits = CheckCells(reply->config, inbox->num_cells()); !fits) return tl::make_unexpected(fits.error());
+  if (auto fits = CheckCells(reply->config, inbox->num_cells()); !fits)
+    return tl::make_unexpected(fits.error());
   auto transport = UdpTransport::Open(reply->endpoints, reply->config, std::move(*inbox));
   if (!transport) return tl::make_unexpected(transport.error());
-  auto communicator = std::make_unique<CommunicatorImpl>(reply->config, std::move(*control), std::move(*transport),
-                                                         std::move(reply->ring));
+  auto communicator = std::make_unique<CommunicatorImpl>(reply->config, std::move(*control),
+                                                         std::move(*transport), std::move(reply->ring));
   if (auto started = communicator->Start(); !started) return tl::make_unexpected(started.error());
   return communicator;
 }

@@ -15,7 +15,8 @@ Result<void> WorkState::Wait(std::chrono::milliseconds timeout) {
   if (timeout.count() == 0) {
     done_.wait(lock, is_done);  // the engine completes every collective by its deadline
   } else if (!done_.wait_for(lock, timeout, is_done)) {
-    return Err(ErrorCode::kTimeout, "still running after " + std::to_string(timeout.count()) + " ms of waiting",
+    return Err(ErrorCode::kTimeout,
+               "still running after " + std::to_string(timeout.count()) + " ms of waiting",
                "wait again; the buffers stay in use until the collective is done");
   }
   return outcome_;

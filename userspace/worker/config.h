@@ -13,9 +13,9 @@ namespace mlnet::worker {
 
 struct PoolConfig {
   bool is_open = false;
-  uint8_t log2_slots = 0;   // P = 1 << log2_slots
-  uint32_t cell_base = 0;   // first inbox cell of the pool
-  uint64_t first_seq = 0;   // 0 in every epoch; tests start near a wrap of 32 bits
+  uint8_t log2_slots = 0;  // P = 1 << log2_slots
+  uint32_t cell_base = 0;  // first inbox cell of the pool
+  uint64_t first_seq = 0;  // 0 in every epoch; tests start near a wrap of 32 bits
   uint32_t slots() const { return 1U << log2_slots; }
 };
 
@@ -31,7 +31,7 @@ struct EngineConfig {
   uint64_t rto_min_ns = 1'000'000;
   uint64_t rto_max_ns = 200'000'000;
   uint32_t window_first = 32;
-  std::string aggregator;  // "10.77.0.5:28012", for messages
+  std::string aggregator;                           // "10.77.0.5:28012", for messages
   std::array<PoolConfig, MLNET_CLASSES_MAX> pools;  // by traffic class, stream 0
 };
 

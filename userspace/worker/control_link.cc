@@ -154,9 +154,10 @@ Pushes ControlLink::TakePushes() {
       pushes.is_asked_to_describe = true;
     } else if (event == "job_failed") {
       const auto code = ErrorCodeFromName(rpc::GetOr<std::string>(body, "code", "").value_or(""));
-      pushes.failure = Error{code.value_or(ErrorCode::kProtocol),
-                             rpc::GetOr<std::string>(body, "message", "the job failed").value_or("the job failed"),
-                             rpc::GetOr<std::string>(body, "hint", "").value_or("")};
+      pushes.failure =
+          Error{code.value_or(ErrorCode::kProtocol),
+                rpc::GetOr<std::string>(body, "message", "the job failed").value_or("the job failed"),
+                rpc::GetOr<std::string>(body, "hint", "").value_or("")};
     }
   }
   return pushes;

@@ -24,9 +24,10 @@ Engine::~Engine() { Fail({ErrorCode::kCancelled, "the communicator was closed", 
 std::shared_ptr<Work> Engine::Submit(const CollectiveSpec& spec) {
   if (config_.world_size == 1) return CopyAlone(spec);
   if (lanes_[static_cast<size_t>(spec.traffic_class)] == nullptr) {
-    return WorkState::Done(Err(ErrorCode::kInvalidArgument,
-                               "traffic class " + std::to_string(spec.traffic_class) + " is not open in this job",
-                               "create the job with more classes"));
+    return WorkState::Done(
+        Err(ErrorCode::kInvalidArgument,
+            "traffic class " + std::to_string(spec.traffic_class) + " is not open in this job",
+            "create the job with more classes"));
   }
   auto work = std::make_shared<WorkState>();
   std::lock_guard lock(mutex_);
@@ -80,7 +81,8 @@ bool Engine::TakeNotices(uint64_t now_ns) {
   while (transport_.NextNotice(notice)) {
     has_any = true;
     if (notice.type == 0) continue;  // a wake-up
-    if (notice.epoch != config_.epoch || notice.child != config_.child || MLNET_STREAM(notice.class_stream) != 0) {
+    if (notice.epoch != config_.epoch || notice.child != config_.child ||
+        MLNET_STREAM(notice.class_stream) != 0) {
       continue;
     }
     auto& lane = lanes_[MLNET_CLASS(notice.class_stream)];

@@ -12,8 +12,8 @@
 namespace mlnet::worker {
 namespace {
 
-constexpr uint64_t kSpinNs = 20'000;             // polls so long after the last sign of life
-constexpr uint64_t kPushCheckNs = 2'000'000;     // looks at mlnetd's socket so often while busy
+constexpr uint64_t kSpinNs = 20'000;          // polls so long after the last sign of life
+constexpr uint64_t kPushCheckNs = 2'000'000;  // looks at mlnetd's socket so often while busy
 constexpr uint64_t kLongestSleepNs = 1'000'000'000;
 
 void RelaxCpu() {
@@ -82,7 +82,8 @@ void EngineThread::Sleep() {
 void EngineThread::Poll(uint64_t until_ns) {
   const uint64_t now_ns = clock_.NowNs();
   const uint64_t left_ns = std::min(until_ns > now_ns ? until_ns - now_ns : 0, kLongestSleepNs);
-  const timespec timeout{static_cast<time_t>(left_ns / 1'000'000'000), static_cast<long>(left_ns % 1'000'000'000)};
+  const timespec timeout{static_cast<time_t>(left_ns / 1'000'000'000),
+                         static_cast<long>(left_ns % 1'000'000'000)};
   std::array<pollfd, 3> fds = {pollfd{ring_.get(), POLLIN, 0}, pollfd{event_.get(), POLLIN, 0},
                                pollfd{control_.poll_fd(), POLLIN, 0}};
   engine_.counters().sleeps.Add();

@@ -15,7 +15,8 @@ Lane::Lane(const LaneContext& context, int traffic_class)
       next_seq_(pool_.first_seq),
       oldest_(pool_.first_seq),
       flights_(pool_.slots()),
-      // Half of the pool stays free for what is repaired: s + P waits for s, and a repair takes two round trips.
+      // Half of the pool stays free for what is repaired: s + P waits for s, and a repair takes two round
+      // trips.
       window_(context.config.window_first, std::max(1U, pool_.slots() / 2), context.config.world_size),
       rtt_(context.config.rto_min_ns, context.config.rto_max_ns) {
   for (uint64_t i = 0; i < pool_.slots(); ++i) {
@@ -49,7 +50,8 @@ Lane::Readiness Lane::ReadinessOf(const Collective& collective) const {
   const uint64_t data_packet = collective.next - plan.probes;
   // From P on the exponents came with the result of data_packet - P, which freed this very slot.
   if (data_packet >= plan.covered) return Readiness::kReady;
-  return collective.probe_answered[data_packet / plan.probe_covers] ? Readiness::kReady : Readiness::kNoExponents;
+  return collective.probe_answered[data_packet / plan.probe_covers] ? Readiness::kReady
+                                                                    : Readiness::kNoExponents;
 }
 
 bool Lane::HasRoomFor(const Collective& collective) const {
@@ -151,9 +153,9 @@ Error Lane::TimeoutError(const Collective& collective) const {
             "the aggregator at " + aggregator + " has all contributions but no room for the sum"};
   }
   if (is_about_oldest && last_notice_.type != MLNET_T_HELD) {
-    return {ErrorCode::kTimeout, what + "the aggregator at " + aggregator + " refuses packet " +
-                                     std::to_string(oldest_) + " (" +
-                                     (last_notice_.type == MLNET_T_BUSY ? "BUSY" : "MISMATCH") + ")",
+    return {ErrorCode::kTimeout,
+            what + "the aggregator at " + aggregator + " refuses packet " + std::to_string(oldest_) + " (" +
+                (last_notice_.type == MLNET_T_BUSY ? "BUSY" : "MISMATCH") + ")",
             "mlnetctl stats on its host shows why"};
   }
   const auto& send_error = context_.batch.last_error();

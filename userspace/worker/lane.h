@@ -106,7 +106,7 @@ class Lane {
   Overtaken overtaken_;
   RetryGate gate_;
   uint64_t next_timer_ns_ = kNever;
-  uint64_t rearmed_ns_ = 0;      // no timer runs out before
+  uint64_t rearmed_ns_ = 0;  // no timer runs out before
   uint64_t last_answer_ns_ = 0;
   bool has_asked_ = false;      // since the last answer, because of silence
   bool has_timed_out_ = false;  // in this scan: the oldest packet is to ask

@@ -112,7 +112,8 @@ void Lane::ConsumeData(Collective& collective, uint64_t packet, const mlnet_cell
   if (piece.count == 0) return;
   auto* out = static_cast<std::byte*>(spec.out);
   if (spec.kind == CollectiveKind::kAllGather) out += static_cast<size_t>(piece.owner) * spec.count;
-  std::memcpy(out + piece.offset * plan.unit_bytes, cell.w, static_cast<size_t>(piece.count) * plan.unit_bytes);
+  std::memcpy(out + piece.offset * plan.unit_bytes, cell.w,
+              static_cast<size_t>(piece.count) * plan.unit_bytes);
 }
 
 void Lane::OnAnswer(Flight& flight, uint64_t now_ns) {

@@ -10,7 +10,6 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "quantize.cc"
 #include <hwy/foreach_target.h>  // must come before highway.h
-
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -20,7 +19,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // Largest and smallest non-zero magnitude of each block, as float bits. Zeros wrap to the top of the
 // unsigned range when 1 is taken away, so the minimum passes over them.
-void MeasureBlocks(const float* HWY_RESTRICT x, size_t blocks, uint32_t* largest, uint32_t* smallest_less_one) {
+void MeasureBlocks(const float* HWY_RESTRICT x, size_t blocks, uint32_t* largest,
+                   uint32_t* smallest_less_one) {
   const hn::CappedTag<uint32_t, kBlockElements> d;
   const auto mask = hn::Set(d, 0x7fffffffU);
   const auto one = hn::Set(d, 1U);

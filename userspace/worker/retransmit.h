@@ -54,7 +54,8 @@ class RttEstimator {
   uint64_t max_ns_ = 1;
   uint64_t srtt_ns_ = 0;
   uint64_t var_ns_ = 0;
-  std::array<uint64_t, 2> shortest_ns_{UINT64_MAX, UINT64_MAX};  // of the current run of samples, the last one
+  std::array<uint64_t, 2> shortest_ns_{UINT64_MAX,
+                                       UINT64_MAX};  // of the current run of samples, the last one
   uint32_t run_samples_ = 0;
   unsigned shift_ = 0;
   bool has_sample_ = false;

@@ -7,7 +7,7 @@
 namespace mlnet::worker {
 namespace {
 
-constexpr double kLossTolerated = 0.03;   // on one hop
+constexpr double kLossTolerated = 0.03;    // on one hop
 constexpr uint32_t kRoundPacketsMin = 64;  // a share of fewer says nothing
 constexpr double kFloor = 4;
 

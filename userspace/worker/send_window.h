@@ -27,7 +27,7 @@ class SendWindow {
   double size_;
   double floor_;
   double most_;
-  double threshold_;       // slow start up to here
+  double threshold_;        // slow start up to here
   double tolerated_share_;  // of a round's packets
   uint64_t round_ends_ns_ = 0;
   uint32_t answered_in_round_ = 0;

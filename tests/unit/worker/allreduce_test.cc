@@ -16,7 +16,8 @@ TEST(Calls, equal_buffers_are_in_place_and_others_must_not_overlap) {
   EXPECT_TRUE(AllReduceSpec(x.data(), x.data(), 100, DataType::kFloat32, ReduceOp::kSum, {}));
   EXPECT_TRUE(AllReduceSpec(x.data(), x.data() + 50, 50, DataType::kFloat32, ReduceOp::kSum, {}));
   EXPECT_NE(ErrorOf(AllReduceSpec(x.data(), x.data() + 1, 50, DataType::kFloat32, ReduceOp::kSum, {}))
-                .find("overlap"), std::string::npos);
+                .find("overlap"),
+            std::string::npos);
 }
 
 TEST(Calls, null_buffers_are_for_empty_tensors_only) {
@@ -30,8 +31,9 @@ TEST(Calls, class_root_and_dtype_are_checked) {
   EXPECT_NE(ErrorOf(BarrierSpec({.traffic_class = 8})).find("traffic class 8"), std::string::npos);
   EXPECT_NE(ErrorOf(BroadcastSpec(&x, 4, 4, 4, {})).find("root 4"), std::string::npos);
   EXPECT_NE(ErrorOf(BroadcastSpec(&x, 4, -1, 4, {})).find("root -1"), std::string::npos);
-  EXPECT_NE(ErrorOf(AllReduceSpec(&x, &x, 1, static_cast<DataType>(9), ReduceOp::kSum, {})).find("E_UNSUPPORTED"),
-            std::string::npos);
+  EXPECT_NE(
+      ErrorOf(AllReduceSpec(&x, &x, 1, static_cast<DataType>(9), ReduceOp::kSum, {})).find("E_UNSUPPORTED"),
+      std::string::npos);
 }
 
 TEST(Calls, all_gather_takes_its_input_in_place_at_the_ranks_own_place_only) {

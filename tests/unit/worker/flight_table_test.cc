@@ -8,7 +8,8 @@ namespace {
 
 std::vector<uint64_t> Order(FlightTable& table) {
   std::vector<uint64_t> seqs;
-  for (uint32_t i = table.first(); i != FlightTable::kNone; i = table.at(i).next) seqs.push_back(table.at(i).seq);
+  for (uint32_t i = table.first(); i != FlightTable::kNone; i = table.at(i).next)
+    seqs.push_back(table.at(i).seq);
   return seqs;
 }
 

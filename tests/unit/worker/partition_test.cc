@@ -15,8 +15,8 @@ namespace {
 
 CollectiveSpec AnySpec() {
   CollectiveSpec spec;
-  spec.kind = *rc::gen::element(CollectiveKind::kAllReduce, CollectiveKind::kBroadcast, CollectiveKind::kAllGather,
-                                CollectiveKind::kBarrier);
+  spec.kind = *rc::gen::element(CollectiveKind::kAllReduce, CollectiveKind::kBroadcast,
+                                CollectiveKind::kAllGather, CollectiveKind::kBarrier);
   spec.dtype = *rc::gen::element(DataType::kFloat32, DataType::kInt32);
   spec.count = spec.kind == CollectiveKind::kBarrier ? 0 : *rc::gen::inRange<size_t>(0, 2'000'000);
   return spec;
@@ -38,7 +38,8 @@ RC_GTEST_PROP(Partition, pieces_cover_every_unit_of_every_owner_once_in_whole_bl
     const uint64_t bytes = uint64_t{piece.count} * plan.unit_bytes;
     RC_ASSERT(piece.words * 8ULL >= bytes && piece.words * 8ULL < bytes + MLNET_BLOCK_BYTES);
   }
-  const size_t owners = spec.kind == CollectiveKind::kAllGather && spec.count > 0 ? static_cast<size_t>(n) : 1;
+  const size_t owners =
+      spec.kind == CollectiveKind::kAllGather && spec.count > 0 ? static_cast<size_t>(n) : 1;
   for (size_t owner = 0; owner < owners && spec.kind != CollectiveKind::kBroadcast; ++owner) {
     RC_ASSERT(covered[owner] == spec.count);
   }

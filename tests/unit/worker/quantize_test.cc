@@ -43,8 +43,9 @@ rc::Gen<float> AnyFinite() {
                      const float x = std::bit_cast<float>(mixed);
                      return std::isfinite(x) ? x : std::bit_cast<float>(mixed & 0xff7fffffU);
                    }),
-      rc::gen::element(0.0F, -0.0F, std::numeric_limits<float>::denorm_min(), -std::numeric_limits<float>::min(),
-                       std::numeric_limits<float>::max(), -std::numeric_limits<float>::max(), 1.0F));
+      rc::gen::element(0.0F, -0.0F, std::numeric_limits<float>::denorm_min(),
+                       -std::numeric_limits<float>::min(), std::numeric_limits<float>::max(),
+                       -std::numeric_limits<float>::max(), 1.0F));
 }
 
 struct Call {
@@ -55,28 +56,29 @@ struct Call {
 // n ranks with `size` elements; values of a rank cluster around an exponent, as gradients do, or spread
 // over the whole range.
 rc::Gen<Call> AnyCall() {
-  return rc::gen::mapcat(rc::gen::tuple(rc::gen::inRange(1, 65), rc::gen::inRange<size_t>(1, kElements + 1),
-                                        rc::gen::arbitrary<uint32_t>(), rc::gen::inRange(0, 3)),
-                         [](const std::tuple<int, size_t, uint32_t, int>& shape) {
-    const auto [n, size, seed, style] = shape;
-    std::mt19937_64 random(seed);
-    Call call{n, {}};
-    const int center = static_cast<int>(random() % 270) - 145;
-    for (int r = 0; r < n; ++r) {
-      std::vector<float> x(size);
-      for (float& value : x) {
-        const auto mantissa = std::ldexp(static_cast<float>(static_cast<int64_t>(random()) >> 40), -23);
-        const int exponent = style == 0 ? center : center + static_cast<int>(random() % 40) - 20;
-        value = std::ldexp(mantissa, std::min(exponent, 126));
-        if (style == 2) {
-          const auto bits = static_cast<uint32_t>(random());
-          value = std::bit_cast<float>((bits >> 23 & 0xff) == 0xff ? bits & 0xff7fffffU : bits);
+  return rc::gen::mapcat(
+      rc::gen::tuple(rc::gen::inRange(1, 65), rc::gen::inRange<size_t>(1, kElements + 1),
+                     rc::gen::arbitrary<uint32_t>(), rc::gen::inRange(0, 3)),
+      [](const std::tuple<int, size_t, uint32_t, int>& shape) {
+        const auto [n, size, seed, style] = shape;
+        std::mt19937_64 random(seed);
+        Call call{n, {}};
+        const int center = static_cast<int>(random() % 270) - 145;
+        for (int r = 0; r < n; ++r) {
+          std::vector<float> x(size);
+          for (float& value : x) {
+            const auto mantissa = std::ldexp(static_cast<float>(static_cast<int64_t>(random()) >> 40), -23);
+            const int exponent = style == 0 ? center : center + static_cast<int>(random() % 40) - 20;
+            value = std::ldexp(mantissa, std::min(exponent, 126));
+            if (style == 2) {
+              const auto bits = static_cast<uint32_t>(random());
+              value = std::bit_cast<float>((bits >> 23 & 0xff) == 0xff ? bits & 0xff7fffffU : bits);
+            }
+          }
+          call.in.push_back(std::move(x));
         }
-      }
-      call.in.push_back(std::move(x));
-    }
-    return rc::gen::just(call);
-  });
+        return rc::gen::just(call);
+      });
 }
 
 PacketExps Merge(const std::vector<PacketExps>& all) {
@@ -151,7 +153,8 @@ RC_GTEST_PROP(Quantize, sums_of_1_to_64_ranks_stay_within_the_bound_over_the_who
       for (const auto& x : call.in) exact += x[i];
       if (std::fabs(exact) + bound > std::numeric_limits<float>::max()) continue;  // float32 itself overflows
       // Half a unit in the last place of the result: 2^-24 of it, or half the smallest subnormal.
-      const long double rounding = std::max(std::ldexp(std::fabs(exact) + bound, -24), std::ldexp(1.0L, -150));
+      const long double rounding =
+          std::max(std::ldexp(std::fabs(exact) + bound, -24), std::ldexp(1.0L, -150));
       RC_ASSERT(std::fabs(out[i] - exact) <= bound + rounding);
     }
   }
@@ -174,7 +177,8 @@ RC_GTEST_PROP(Quantize, lanes_and_values_equal_the_definition_bit_for_bit, ()) {
     for (const auto& x : call.in) {
       sum += std::min(range - 1, std::max(-range, std::nearbyint(x[i] * range / top)));
     }
-    RC_ASSERT(std::bit_cast<uint32_t>(out[i]) == std::bit_cast<uint32_t>(static_cast<float>(sum * top / range)));
+    RC_ASSERT(std::bit_cast<uint32_t>(out[i]) ==
+              std::bit_cast<uint32_t>(static_cast<float>(sum * top / range)));
   }
 }
 

@@ -52,7 +52,8 @@ class UdpTransportTest : public testing::Test {
     message.msg_controllen = sizeof(control);
     const ssize_t n = ::recvmsg(receiver_.get(), &message, MSG_DONTWAIT);
     const cmsghdr* header = CMSG_FIRSTHDR(&message);
-    if (tos != nullptr && n >= 0 && header != nullptr) *tos = *reinterpret_cast<const uint8_t*>(CMSG_DATA(header));
+    if (tos != nullptr && n >= 0 && header != nullptr)
+      *tos = *reinterpret_cast<const uint8_t*>(CMSG_DATA(header));
     bytes.resize(n < 0 ? 0 : static_cast<size_t>(n));
     return bytes;
   }

@@ -27,7 +27,8 @@ class Mapping {
     if (address_ != nullptr) ::munmap(address_, bytes_);
   }
 
-  static Result<Mapping> Map(const std::string& what, int fd, size_t bytes, int protection, size_t offset = 0) {
+  static Result<Mapping> Map(const std::string& what, int fd, size_t bytes, int protection,
+                             size_t offset = 0) {
     void* address = ::mmap(nullptr, bytes, protection, MAP_SHARED, fd, static_cast<off_t>(offset));
     if (address == MAP_FAILED) return tl::make_unexpected(ErrnoError("map the " + what, errno));
     Mapping mapping;

@@ -25,8 +25,8 @@ Result<NoticeRing> NoticeRing::Open(int fd) {
   ring.data_bytes_ = *data_bytes;
   auto consumer = Mapping::Map("notice ring's position", fd, ring.page_bytes_, PROT_READ | PROT_WRITE);
   if (!consumer) return tl::make_unexpected(consumer.error());
-  auto producer = Mapping::Map("notice ring", fd, ring.page_bytes_ + 2 * ring.data_bytes_, PROT_READ,
-                               ring.page_bytes_);
+  auto producer =
+      Mapping::Map("notice ring", fd, ring.page_bytes_ + 2 * ring.data_bytes_, PROT_READ, ring.page_bytes_);
   if (!producer) return tl::make_unexpected(producer.error());
   ring.consumer_ = std::move(*consumer);
   ring.producer_ = std::move(*producer);

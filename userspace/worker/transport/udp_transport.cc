@@ -32,8 +32,8 @@ Result<sockaddr_in> Address(const std::string& text, uint16_t port) {
 
 }  // namespace
 
-Result<std::unique_ptr<UdpTransport>> UdpTransport::Open(const UdpEndpoints& endpoints, const EngineConfig& config,
-                                                         Inbox inbox) {
+Result<std::unique_ptr<UdpTransport>> UdpTransport::Open(const UdpEndpoints& endpoints,
+                                                         const EngineConfig& config, Inbox inbox) {
   std::unique_ptr<UdpTransport> transport(new UdpTransport(endpoints, std::move(inbox)));
   for (size_t c = 0; c < config.pools.size(); ++c) {
     if (!config.pools[c].is_open) continue;
@@ -63,7 +63,8 @@ Result<void> UdpTransport::OpenSocket(int traffic_class) {
     return tl::make_unexpected(ErrnoError("bind the data socket to " + endpoints_.local_address, errno));
   }
   if (::connect(fd, reinterpret_cast<const sockaddr*>(&*remote), sizeof(*remote)) != 0) {
-    return tl::make_unexpected(ErrnoError("connect to the aggregator at " + endpoints_.aggregator_address, errno));
+    return tl::make_unexpected(
+        ErrnoError("connect to the aggregator at " + endpoints_.aggregator_address, errno));
   }
   sockets_[static_cast<size_t>(traffic_class)] = std::move(socket);
   return {};
@@ -110,7 +111,8 @@ Result<void> UdpTransport::SendBatch(int socket, std::span<const std::byte> pack
       ::poll(&writable, 1, kFullPatienceMs);
     } else if ((error_number == EINVAL || error_number == EIO) && message.msg_control != nullptr) {
       has_gso_ = false;
-      std::fprintf(stderr, "mlnet: UDP GSO refused (%s); sending packet by packet\n", std::strerror(error_number));
+      std::fprintf(stderr, "mlnet: UDP GSO refused (%s); sending packet by packet\n",
+                   std::strerror(error_number));
       return SendOneByOne(socket, packets, packet_bytes);
     } else if (error_number != ECONNREFUSED && error_number != EINTR) {
       return outcome;
