@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// mlnet-lab perf end to end: real daemons, real kernel, real faults. Every collective is checked against sums that
-// each rank computes for itself; nothing may be summed in user space.
+// mlnet-lab perf end to end: real daemons, real kernel, real faults. Every collective is checked against sums
+// that each rank computes for itself; nothing may be summed in user space.
 #include "lab/lab_fixture.h"
 
 namespace mlnet::lab_test {
@@ -8,7 +8,8 @@ namespace {
 
 using testing::HasSubstr;
 
-// 1 element to 1 MiB of 4-byte elements: around a block (32), a packet (352), a pool of packets, and odd ones.
+// 1 element to 1 MiB of 4-byte elements: around a block (32), a packet (352), a pool of packets, and odd
+// ones.
 constexpr const char* kCounts = "1,3,31,32,33,351,352,353,4096,90113,262144";
 constexpr size_t kNumCounts = 11;
 
@@ -30,12 +31,12 @@ struct FaultCase {
 class PerfUnderFaults : public testing::TestWithParam<FaultCase> {};
 
 TEST_P(PerfUnderFaults, EverySizeIsRightAndSummedInTheKernel) {
-  const Lab lab({"--workers", GetParam().workers, "--aggregators", "1", "--loss", "1",
-                 "--dup", "1", "--reorder", "1"});
+  const Lab lab(
+      {"--workers", GetParam().workers, "--aggregators", "1", "--loss", "1", "--dup", "1", "--reorder", "1"});
   const int ranks = std::stoi(GetParam().workers) * std::stoi(GetParam().ranks_per_host);
   for (const std::string dtype : {"float32", "int32"}) {
-    const Json result = Perf(lab, {"--counts", kCounts, "--dtype", dtype, "--ranks-per-host", GetParam().ranks_per_host,
-                                   "--iters", "3", "--warmup", "1", "--check"});
+    const Json result = Perf(lab, {"--counts", kCounts, "--dtype", dtype, "--ranks-per-host",
+                                   GetParam().ranks_per_host, "--iters", "3", "--warmup", "1", "--check"});
     EXPECT_EQ(result["schema"], "mlnet-lab.perf/1");
     ASSERT_EQ(result["rows"].size(), kNumCounts);
     uint64_t retransmits = 0;
@@ -57,14 +58,16 @@ TEST_P(PerfUnderFaults, EverySizeIsRightAndSummedInTheKernel) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Labs, PerfUnderFaults,
-                         testing::Values(FaultCase{"two_workers", "2", "1"}, FaultCase{"four_workers", "4", "1"},
+                         testing::Values(FaultCase{"two_workers", "2", "1"},
+                                         FaultCase{"four_workers", "4", "1"},
                                          FaultCase{"two_ranks_per_host", "2", "2"}),
                          [](const auto& param_info) { return std::string(param_info.param.name); });
 
 #ifdef MLNET_HAS_PEERS
 TEST(Perf, PeersTakeTurnsOnTheSameLinksAndXdpComesBack) {
   const Lab lab({"--workers", "3", "--aggregators", "1"});
-  const Json result = Perf(lab, {"--sizes", "4,100K", "--compare", "gloo,mpi", "--iters", "4", "--rounds", "2"});
+  const Json result =
+      Perf(lab, {"--sizes", "4,100K", "--compare", "gloo,mpi", "--iters", "4", "--rounds", "2"});
   ASSERT_EQ(result["rows"].size(), 6u);
   const std::vector<std::string> order = {"mlnet", "gloo", "mpi", "mlnet", "gloo", "mpi"};
   for (size_t i = 0; i < order.size(); ++i) {

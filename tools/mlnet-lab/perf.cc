@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// mlnet-lab perf: all-reduce over the lab that is up, in the shape of nccl-tests, with peers on the same links.
-// The backends take turns, round after round, so that whatever else the machine does falls on all of them; no
-// XDP program is on the lab's ports during a peer's turn, since it would switch off the peer's segmentation
-// offload.
+// mlnet-lab perf: all-reduce over the lab that is up, in the shape of nccl-tests, with peers on the same
+// links. The backends take turns, round after round, so that whatever else the machine does falls on all of
+// them; no XDP program is on the lab's ports during a peer's turn, since it would switch off the peer's
+// segmentation offload.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -67,7 +67,8 @@ class StopOnSignal {
   }
 
  private:
-  struct sigaction old_int_ {}, old_term_ {};
+  struct sigaction old_int_ {
+  }, old_term_{};
 };
 
 Result<void> CheckWires(const std::vector<std::string>& wires) {
@@ -100,16 +101,21 @@ Result<Plan> MakePlan(const Paths& paths, const PerfOptions& options) {
   for (const Host& host : plan.state.topology.hosts) {
     if (!host.is_aggregator) plan.workers.push_back(host);
   }
-  if (plan.state.has_daemons) plan.backends.push_back("mlnet");
-  else fmt::print(stderr, "lab '{}' runs no daemons: mlnet is not measured\n", paths.lab);
+  if (plan.state.has_daemons)
+    plan.backends.push_back("mlnet");
+  else
+    fmt::print(stderr, "lab '{}' runs no daemons: mlnet is not measured\n", paths.lab);
   for (const std::string& peer : options.compare) plan.backends.push_back(peer);
   if (plan.backends.empty()) {
-    return Err(ErrorCode::kUnavailable, "nothing to measure", "mlnet-lab up without --no-daemons, or --compare gloo");
+    return Err(ErrorCode::kUnavailable, "nothing to measure",
+               "mlnet-lab up without --no-daemons, or --compare gloo");
   }
   for (const std::string& backend : plan.backends) {
     if (auto program = FindRankProgram(backend); !program) return tl::make_unexpected(program.error());
   }
-  plan.rounds = std::min(options.iterations, options.rounds > 0 ? options.rounds : plan.backends.size() > 1 ? 3 : 1);
+  plan.rounds = std::min(options.iterations, options.rounds > 0         ? options.rounds
+                                             : plan.backends.size() > 1 ? 3
+                                                                        : 1);
   plan.spec.world_size = static_cast<int>(plan.workers.size()) * options.ranks_per_host;
   plan.spec.ranks_per_host = options.ranks_per_host;
   plan.spec.dtype = options.dtype == "int32" ? DataType::kInt32 : DataType::kFloat32;
@@ -135,7 +141,8 @@ class WorkFolder {
     Fd lock(open(lock_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     if (!lock) return tl::make_unexpected(ErrnoError("open " + lock_file.string(), errno));
     if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-      return Err(ErrorCode::kConflict, fmt::format("another perf is at work in lab '{}'", paths.lab), "wait for its end");
+      return Err(ErrorCode::kConflict, fmt::format("another perf is at work in lab '{}'", paths.lab),
+                 "wait for its end");
     }
     return WorkFolder(std::move(lock), paths.Dir() / "perf");
   }
@@ -166,7 +173,8 @@ class WorkFolder {
 
 using RowsByBackend = std::map<std::string, std::vector<PerfRow>>;
 
-Result<void> RunAll(const Paths& paths, Plan& plan, const PerfOptions& options, bool& is_on, RowsByBackend& rows) {
+Result<void> RunAll(const Paths& paths, Plan& plan, const PerfOptions& options, bool& is_on,
+                    RowsByBackend& rows) {
   auto folder = WorkFolder::Create(paths);
   if (!folder) return tl::make_unexpected(folder.error());
   const int turns = plan.rounds * static_cast<int>(plan.backends.size());
@@ -177,8 +185,8 @@ Result<void> RunAll(const Paths& paths, Plan& plan, const PerfOptions& options, 
       if (turns > 1) fmt::print(stderr, "turn {} of {}: {}\n", turn_number, turns, backend);
       const bool wants_on = backend == "mlnet";
       if (is_on != wants_on) {
+        is_on = wants_on;  // even if it fails: it may have done a part, and the caller switches back
         if (auto ok = SwitchXdp(paths, wants_on); !ok) return ok;
-        is_on = wants_on;
       }
       const auto dir = folder->NewTurn(turn_number);
       if (!dir) return tl::make_unexpected(dir.error());
@@ -200,21 +208,28 @@ Result<void> RunAll(const Paths& paths, Plan& plan, const PerfOptions& options, 
   return {};
 }
 
-void PrintRows(const Globals& globals, const Plan& plan, const PerfOptions& options, const RowsByBackend& by_backend) {
+void PrintRows(const Globals& globals, const Plan& plan, const PerfOptions& options,
+               const RowsByBackend& by_backend) {
   std::vector<PerfRow> rows;
   for (size_t i = 0; i < plan.spec.counts.size(); ++i) {
     for (const std::string& backend : plan.backends) rows.push_back(by_backend.at(backend)[i]);
   }
   if (globals.json) {
-    fmt::print("{}\n", Json{{"schema", "mlnet-lab.perf/1"}, {"name", globals.name}, {"seed", options.seed},
-                            {"ranks_per_host", options.ranks_per_host}, {"rounds", plan.rounds},
-                            {"rows", RowsToJson(rows)}}.dump());
+    fmt::print("{}\n", Json{{"schema", "mlnet-lab.perf/1"},
+                            {"name", globals.name},
+                            {"seed", options.seed},
+                            {"ranks_per_host", options.ranks_per_host},
+                            {"rounds", plan.rounds},
+                            {"rows", RowsToJson(rows)}}
+                           .dump());
     return;
   }
-  fmt::print("# all-reduce in place, lab '{}': {} ranks on {} hosts, {} iterations in {} rounds, seed {}\n", globals.name,
-             plan.spec.world_size, plan.workers.size(), plan.spec.iterations * plan.rounds, plan.rounds, options.seed);
+  fmt::print("# all-reduce in place, lab '{}': {} ranks on {} hosts, {} iterations in {} rounds, seed {}\n",
+             globals.name, plan.spec.world_size, plan.workers.size(), plan.spec.iterations * plan.rounds,
+             plan.rounds, options.seed);
   fmt::print("{}", RenderTable(rows));
-  fmt::print("# out of bounds or different between ranks: {} elements\n{}", WrongOf(rows), RenderComparison(rows));
+  fmt::print("# out of bounds or different between ranks: {} elements\n{}", WrongOf(rows),
+             RenderComparison(rows));
 }
 
 Result<void> Perf(Globals& globals, const PerfOptions& options) {
@@ -243,19 +258,36 @@ Result<void> Perf(Globals& globals, const PerfOptions& options) {
 
 void AddPerfCommand(CLI::App& app, Globals& globals) {
   auto options = std::make_shared<PerfOptions>();
-  auto* command = app.add_subcommand("perf", "Measure all-reduce on the lab that is up, and compare with peers");
-  auto* sizes = command->add_option("--sizes", options->sizes, "Bytes: 64M, 1K:4M (doubling) or 4,8,1M")->capture_default_str();
-  command->add_option("--counts", options->counts, "Elements instead of bytes: 1,3,353 or 1:1M")->excludes(sizes);
+  auto* command =
+      app.add_subcommand("perf", "Measure all-reduce on the lab that is up, and compare with peers");
+  auto* sizes = command->add_option("--sizes", options->sizes, "Bytes: 64M, 1K:4M (doubling) or 4,8,1M")
+                    ->capture_default_str();
+  command->add_option("--counts", options->counts, "Elements instead of bytes: 1,3,353 or 1:1M")
+      ->excludes(sizes);
   command->add_option("--wire", options->wires, "Wire types of mlnet")->delimiter(',')->capture_default_str();
-  command->add_option("--dtype", options->dtype, "float32 or int32")->check(CLI::IsMember({"float32", "int32"}))->capture_default_str();
+  command->add_option("--dtype", options->dtype, "float32 or int32")
+      ->check(CLI::IsMember({"float32", "int32"}))
+      ->capture_default_str();
   command->add_option("--op", options->op, "Reduction")->check(CLI::IsMember({"sum"}))->capture_default_str();
-  command->add_option("--ranks-per-host", options->ranks_per_host, "Ranks on each worker")->check(CLI::Range(1, 64))->capture_default_str();
-  command->add_option("--iters", options->iterations, "Timed collectives per size, over all rounds")->check(CLI::PositiveNumber)->capture_default_str();
-  command->add_option("--warmup", options->warmup, "Collectives before, in each round")->check(CLI::NonNegativeNumber)->capture_default_str();
-  command->add_option("--rounds", options->rounds, "How often the backends take turns (3 with peers, else 1)")->check(CLI::PositiveNumber);
-  command->add_flag("--check", options->check_all, "Check every collective; else the last of each size and round");
-  command->add_option("--compare", options->compare, "Peers on the same links: gloo, mpi")->delimiter(',')->check(CLI::IsMember({"gloo", "mpi"}));
-  command->add_option("--timeout", options->timeout_s, "Seconds for one backend's turn")->check(CLI::PositiveNumber)->capture_default_str();
+  command->add_option("--ranks-per-host", options->ranks_per_host, "Ranks on each worker")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  command->add_option("--iters", options->iterations, "Timed collectives per size, over all rounds")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--warmup", options->warmup, "Collectives before, in each round")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--rounds", options->rounds, "How often the backends take turns (3 with peers, else 1)")
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--check", options->check_all,
+                    "Check every collective; else the last of each size and round");
+  command->add_option("--compare", options->compare, "Peers on the same links: gloo, mpi")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"gloo", "mpi"}));
+  command->add_option("--timeout", options->timeout_s, "Seconds for one backend's turn")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   command->add_option("--seed", options->seed, "Seed of the inputs")->capture_default_str();
   SetAction(command, globals, [&globals, options] { return Perf(globals, *options); });
 }

@@ -30,18 +30,23 @@ Result<void> Write(const std::string& file, const std::string& text, mode_t mode
 
 }  // namespace
 
-Result<std::vector<std::string>> MpirunCommand(const Paths& paths, const Turn& turn, const std::string& program) {
+Result<std::vector<std::string>> MpirunCommand(const Paths& paths, const Turn& turn,
+                                               const std::string& program) {
   const std::string shell = turn.spec.dir + "/remote-shell", hostfile = turn.spec.dir + "/hosts";
   const std::string script = fmt::format(fmt::runtime(kRemoteShell), fmt::arg("prefix", paths.NetnsFile("")));
   if (auto ok = Write(shell, script, 0755); !ok) return tl::make_unexpected(ok.error());
   std::string hosts;
-  for (const Host& host : turn.hosts) hosts += fmt::format("{} slots={}\n", host.name, turn.spec.ranks_per_host);
+  for (const Host& host : turn.hosts)
+    hosts += fmt::format("{} slots={}\n", host.name, turn.spec.ranks_per_host);
   if (auto ok = Write(hostfile, hosts, 0644); !ok) return tl::make_unexpected(ok.error());
 
   // Shared memory only among the ranks of one host, where the peer would use it in real life, too.
   const std::string btl = turn.spec.ranks_per_host > 1 ? "tcp,self,vader" : "tcp,self";
-  std::vector<std::string> argv = {"mpirun", "--allow-run-as-root", "-np", std::to_string(turn.spec.world_size),
-                                   "--hostfile", hostfile, "--map-by", "slot", "--bind-to", "none"};
+  std::vector<std::string> argv = {"mpirun",     "--allow-run-as-root",
+                                   "-np",        std::to_string(turn.spec.world_size),
+                                   "--hostfile", hostfile,
+                                   "--map-by",   "slot",
+                                   "--bind-to",  "none"};
   const std::pair<const char*, std::string> parameters[] = {
       {"plm_rsh_agent", shell},
       {"plm_rsh_no_tree_spawn", "1"},

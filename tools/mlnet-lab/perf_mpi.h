@@ -11,6 +11,7 @@ namespace mlnet::lab {
 
 /// The command line of mpirun, to be run on the turn's first host; writes host file and remote shell into the
 /// turn's folder.
-Result<std::vector<std::string>> MpirunCommand(const Paths& paths, const Turn& turn, const std::string& program);
+Result<std::vector<std::string>> MpirunCommand(const Paths& paths, const Turn& turn,
+                                               const std::string& program);
 
 }  // namespace mlnet::lab

@@ -18,10 +18,14 @@ std::optional<uint64_t> ParseOne(const std::string& text) {
   if (error != std::errc() || value == 0 || value > kSizeMax) return std::nullopt;
   const std::string suffix(end, text.data() + text.size());
   int shift = 0;
-  if (suffix == "K" || suffix == "k") shift = 10;
-  else if (suffix == "M") shift = 20;
-  else if (suffix == "G") shift = 30;
-  else if (!suffix.empty()) return std::nullopt;
+  if (suffix == "K" || suffix == "k")
+    shift = 10;
+  else if (suffix == "M")
+    shift = 20;
+  else if (suffix == "G")
+    shift = 30;
+  else if (!suffix.empty())
+    return std::nullopt;
   if (value > kSizeMax >> shift) return std::nullopt;
   return value << shift;
 }
@@ -30,7 +34,8 @@ std::optional<uint64_t> ParseOne(const std::string& text) {
 
 Result<std::vector<uint64_t>> ParseSizes(const std::string& text) {
   const auto wrong = [](const std::string& part) {
-    return Err(ErrorCode::kInvalidArgument, fmt::format("'{}' is no size", part), "write 64M, 1K:4M or 4,8,1M");
+    return Err(ErrorCode::kInvalidArgument, fmt::format("'{}' is no size", part),
+               "write 64M, 1K:4M or 4,8,1M");
   };
   std::vector<uint64_t> sizes;
   std::istringstream parts(text);

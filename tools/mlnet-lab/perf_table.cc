@@ -23,7 +23,8 @@ double PerfRow::AlgorithmMBps() const {
 
 double PerfRow::BusMBps() const { return AlgorithmMBps() * 2.0 * (ranks - 1) / ranks; }
 
-void MergeTurn(const std::vector<std::vector<perf::RankRow>>& ranks, const PerfRow& shape, std::vector<PerfRow>& rows) {
+void MergeTurn(const std::vector<std::vector<perf::RankRow>>& ranks, const PerfRow& shape,
+               std::vector<PerfRow>& rows) {
   for (size_t i = 0; i < ranks.front().size(); ++i) {
     if (rows.size() <= i) {
       rows.push_back(shape);
@@ -45,19 +46,24 @@ void MergeTurn(const std::vector<std::vector<perf::RankRow>>& ranks, const PerfR
 }
 
 std::string RenderTable(const std::vector<PerfRow>& rows) {
-  std::string text = fmt::format("# {:>10} {:>11} {:>8} {:>6} {:>7} {:>6} {:>12} {:>12} {:>11} {:>11} {:>7}  {}\n", "size",
-                                 "count", "type", "redop", "backend", "wire", "time p50", "time p99", "algbw", "busbw",
-                                 "#wrong", "algorithm");
-  text += fmt::format("# {:>10} {:>11} {:>8} {:>6} {:>7} {:>6} {:>12} {:>12} {:>11} {:>11} {:>7}\n", "(B)", "(elements)",
-                      "", "", "", "", "(us)", "(us)", "(MB/s)", "(MB/s)", "");
-  for (const PerfRow& row : rows) {
-    std::string line = fmt::format("  {:>10} {:>11} {:>8} {:>6} {:>7} {:>6} {:>12.1f} {:>12.1f} {:>11.2f} {:>11.2f} {:>7}  {}",
-                                   row.Bytes(), row.count, perf::NameOf(row.dtype), "sum", row.backend,
-                                   row.wire.empty() ? "-" : row.wire, PercentileUs(row.times_ns, 50),
-                                   PercentileUs(row.times_ns, 99), row.AlgorithmMBps(), row.BusMBps(), row.wrong,
-                                   row.variant);
+  std::string text;
+  const auto add = [&text](std::string line) {
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";
+  };
+  const auto heading = [&add](auto... column) {
+    add(fmt::format("# {:>10} {:>11} {:>8} {:>6} {:>7} {:>6} {:>12} {:>12} {:>11} {:>11} {:>7}  {}",
+                    column...));
+  };
+  heading("size", "count", "type", "redop", "backend", "wire", "time p50", "time p99", "algbw", "busbw",
+          "#wrong", "algorithm");
+  heading("(B)", "(elements)", "", "", "", "", "(us)", "(us)", "(MB/s)", "(MB/s)", "", "");
+  for (const PerfRow& row : rows) {
+    add(fmt::format(
+        "  {:>10} {:>11} {:>8} {:>6} {:>7} {:>6} {:>12.1f} {:>12.1f} {:>11.2f} {:>11.2f} {:>7}  {}",
+        row.Bytes(), row.count, perf::NameOf(row.dtype), "sum", row.backend,
+        row.wire.empty() ? "-" : row.wire, PercentileUs(row.times_ns, 50), PercentileUs(row.times_ns, 99),
+        row.AlgorithmMBps(), row.BusMBps(), row.wrong, row.variant));
   }
   return text;
 }

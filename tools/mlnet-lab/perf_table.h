@@ -40,7 +40,8 @@ double PercentileUs(std::vector<uint64_t> times_ns, double percent);
 
 /// The rows of all ranks of one turn into one row per count, or added to those of earlier turns.
 /// REQUIRES: all ranks report the same counts in the same order, as `rows` does unless it is empty.
-void MergeTurn(const std::vector<std::vector<perf::RankRow>>& ranks, const PerfRow& shape, std::vector<PerfRow>& rows);
+void MergeTurn(const std::vector<std::vector<perf::RankRow>>& ranks, const PerfRow& shape,
+               std::vector<PerfRow>& rows);
 
 std::string RenderTable(const std::vector<PerfRow>& rows);
 /// One line per peer and count: how much faster the first backend was. Empty without peers.

@@ -132,7 +132,8 @@ Error ErrorOfTurn(const Turn& turn, const std::vector<Child>& children, Error er
   for (int rank = 0; rank < turn.spec.world_size; ++rank) {
     const auto rows = perf::LoadRows(turn.spec.ResultFile(rank));
     // A rank that reports LOST only saw another one go: any other reason tells more.
-    if (rows || rows.error().code == ErrorCode::kSystem || rows.error().code == ErrorCode::kRankLost) continue;
+    if (rows || rows.error().code == ErrorCode::kSystem || rows.error().code == ErrorCode::kRankLost)
+      continue;
     error.code = rows.error().code;
     error.hint = rows.error().hint;
     break;
@@ -140,7 +141,8 @@ Error ErrorOfTurn(const Turn& turn, const std::vector<Child>& children, Error er
   for (const Child& child : children) {
     const std::string said = TailOf(child.log);
     if (!child.HasFailed() && said.empty()) continue;
-    error.message += fmt::format("\n  {} ({}): {}", child.name, HowItEnded(child), said.empty() ? "said nothing" : said);
+    error.message +=
+        fmt::format("\n  {} ({}): {}", child.name, HowItEnded(child), said.empty() ? "said nothing" : said);
   }
   return error;
 }
@@ -157,8 +159,11 @@ Result<std::vector<Command>> CommandsOf(const Paths& paths, const Turn& turn) {
   std::vector<Command> commands;
   for (int rank = 0; rank < turn.spec.world_size; ++rank) {
     const std::string& host = turn.hosts[static_cast<size_t>(rank / turn.spec.ranks_per_host)].name;
-    commands.push_back({fmt::format("rank {} on {}", rank, host), host, fmt::format("{}/rank-{}.log", turn.spec.dir, rank),
-                        {*program, turn.spec.File(), std::to_string(rank)}, false});
+    commands.push_back({fmt::format("rank {} on {}", rank, host),
+                        host,
+                        fmt::format("{}/rank-{}.log", turn.spec.dir, rank),
+                        {*program, turn.spec.File(), std::to_string(rank)},
+                        false});
   }
   return commands;
 }
@@ -202,9 +207,10 @@ Result<std::vector<std::vector<perf::RankRow>>> RunTurn(const Paths& paths, cons
   EndAll(children);
   return tl::make_unexpected(ErrorOfTurn(
       turn, children,
-      is_late ? Error{ErrorCode::kTimeout, fmt::format("{}: not done after {} s", turn.backend, turn.timeout_s),
-                      "--timeout gives it longer"}
-              : Error{ErrorCode::kSystem, fmt::format("{}: a rank failed", turn.backend), ""}));
+      is_late
+          ? Error{ErrorCode::kTimeout, fmt::format("{}: not done after {} s", turn.backend, turn.timeout_s),
+                  "--timeout gives it longer"}
+          : Error{ErrorCode::kSystem, fmt::format("{}: a rank failed", turn.backend), ""}));
 }
 
 Result<std::string> FindRankProgram(const std::string& backend) {
@@ -217,7 +223,8 @@ Result<std::string> FindRankProgram(const std::string& backend) {
     }
   }
   return Err(ErrorCode::kUnsupported, fmt::format("{} is not built", name),
-             backend == "mlnet" ? "build the target mlnet-perf-rank" : "configure with -DMLNET_PEERS=ON and build again");
+             backend == "mlnet" ? "build the target mlnet-perf-rank"
+                                : "configure with -DMLNET_PEERS=ON and build again");
 }
 
 }  // namespace mlnet::lab

@@ -12,8 +12,8 @@
 namespace mlnet::lab {
 
 struct Turn {
-  std::string backend;  // mlnet, gloo, mpi
-  perf::Spec spec;      // its dir exists and is empty
+  std::string backend;      // mlnet, gloo, mpi
+  perf::Spec spec;          // its dir exists and is empty
   std::vector<Host> hosts;  // the workers; rank r runs on host r / ranks_per_host
   int timeout_s = 600;      // of the whole turn
 };

@@ -33,7 +33,8 @@ Result<void> Tell(const Paths& paths, const Host& host, XdpMode mode) {
   if (!is_there) return tl::make_unexpected(is_there.error());
   if (*is_there) return {};
   Json params = {{"name", "eth0"}};
-  if (mode == XdpMode::kOn) params.update({{"mode", "native"}, {"share", "exclusive"}, {"aggregator", host.is_aggregator}});
+  if (mode == XdpMode::kOn)
+    params.update({{"mode", "native"}, {"share", "exclusive"}, {"aggregator", host.is_aggregator}});
   const auto deadline = std::chrono::steady_clock::now() + kReleaseTimeout;
   auto reply = CallDaemon(paths, host, mode == XdpMode::kOn ? "iface.attach" : "iface.detach", params);
   while (!reply && mode == XdpMode::kOff && reply.error().code == ErrorCode::kConflict &&
@@ -54,7 +55,8 @@ Result<void> Switch(const Globals& globals, XdpMode mode) {
   if (!state) return tl::make_unexpected(state.error());
   const auto lock = LockLab(paths);
   if (!lock) return tl::make_unexpected(lock.error());
-  // Ports before daemons when switching on, so that no frame sent by XDP_TX is lost; the other way round for off.
+  // Ports before daemons when switching on, so that no frame sent by XDP_TX is lost; the other way round for
+  // off.
   if (mode == XdpMode::kOn) {
     if (auto r = SetPorts(paths, state->topology, mode); !r) return r;
   }
@@ -69,8 +71,10 @@ Result<void> Switch(const Globals& globals, XdpMode mode) {
   state->xdp = mode;
   if (auto r = SaveState(paths, *state); !r) return r;
   const std::string text = mode == XdpMode::kOn ? "on" : "off";
-  if (globals.json) fmt::print("{}\n", Json{{"schema", "mlnet-lab.xdp/1"}, {"name", globals.name}, {"xdp", text}}.dump());
-  else fmt::print("lab '{}': XDP {}\n", globals.name, text);
+  if (globals.json)
+    fmt::print("{}\n", Json{{"schema", "mlnet-lab.xdp/1"}, {"name", globals.name}, {"xdp", text}}.dump());
+  else
+    fmt::print("lab '{}': XDP {}\n", globals.name, text);
   return {};
 }
 
@@ -78,9 +82,11 @@ Result<void> Switch(const Globals& globals, XdpMode mode) {
 
 void AddXdpCommand(CLI::App& app, Globals& globals) {
   auto mode = std::make_shared<std::string>();
-  auto* command = app.add_subcommand("xdp", "Detach all XDP programs from the lab's links, or attach them again");
+  auto* command =
+      app.add_subcommand("xdp", "Detach all XDP programs from the lab's links, or attach them again");
   command->add_option("mode", *mode, "on or off")->required()->check(CLI::IsMember({"on", "off"}));
-  SetAction(command, globals, [&globals, mode] { return Switch(globals, *mode == "on" ? XdpMode::kOn : XdpMode::kOff); });
+  SetAction(command, globals,
+            [&globals, mode] { return Switch(globals, *mode == "on" ? XdpMode::kOn : XdpMode::kOff); });
 }
 
 }  // namespace mlnet::lab

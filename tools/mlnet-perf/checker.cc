@@ -66,8 +66,8 @@ double BlockBound(int world_size, double max) {
   return world_size * max * std::ldexp(1.0, log2_ceil + 1 - kLaneBits);
 }
 
-uint64_t CountWrong(DataType dtype, Promise promise, uint64_t seed, int world_size, const void* result, size_t first,
-                    size_t count) {
+uint64_t CountWrong(DataType dtype, Promise promise, uint64_t seed, int world_size, const void* result,
+                    size_t first, size_t count) {
   if (dtype == DataType::kFloat32) {
     return CountWrongFloats(promise, seed, world_size, static_cast<const float*>(result), first, count);
   }

@@ -17,8 +17,8 @@ enum class Promise {
 
 /// Elements of result[first, first + count) outside the promise; result is the whole tensor's start.
 /// REQUIRES: first is a multiple of kBlockElements, and so is first + count unless it ends the tensor.
-uint64_t CountWrong(DataType dtype, Promise promise, uint64_t seed, int world_size, const void* result, size_t first,
-                    size_t count);
+uint64_t CountWrong(DataType dtype, Promise promise, uint64_t seed, int world_size, const void* result,
+                    size_t first, size_t count);
 
 /// Elements whose bits differ.
 uint64_t CountDifferent(const void* a, const void* b, size_t count);

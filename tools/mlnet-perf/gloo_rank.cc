@@ -33,8 +33,10 @@ class GlooBackend final : public Backend {
     count_ = count;
     dtype_ = dtype;
     try {
-      if (dtype == DataType::kFloat32) PrepareHalvingDoubling<float>();
-      else PrepareHalvingDoubling<int32_t>();
+      if (dtype == DataType::kFloat32)
+        PrepareHalvingDoubling<float>();
+      else
+        PrepareHalvingDoubling<int32_t>();
     } catch (const std::exception& error) {
       return Err(ErrorCode::kSystem, fmt::format("Gloo: {}", error.what()));
     }
@@ -43,9 +45,12 @@ class GlooBackend final : public Backend {
 
   Result<void> AllReduce(size_t variant) override {
     try {
-      if (variant == kHalvingDoubling) halving_doubling_->run();
-      else if (dtype_ == DataType::kFloat32) Reduce<float>(variant);
-      else Reduce<int32_t>(variant);
+      if (variant == kHalvingDoubling)
+        halving_doubling_->run();
+      else if (dtype_ == DataType::kFloat32)
+        Reduce<float>(variant);
+      else
+        Reduce<int32_t>(variant);
     } catch (const std::exception& error) {
       return Err(ErrorCode::kSystem, fmt::format("Gloo: {}", error.what()));
     }
@@ -67,8 +72,7 @@ class GlooBackend final : public Backend {
     gloo::AllreduceOptions options(context_);
     options.setAlgorithm(variant == kRing ? gloo::AllreduceOptions::Algorithm::RING
                                           : gloo::AllreduceOptions::Algorithm::BCUBE);
-    options.setReduceFunction(
-        static_cast<void (*)(void*, const void*, const void*, size_t)>(&gloo::sum<T>));
+    options.setReduceFunction(static_cast<void (*)(void*, const void*, const void*, size_t)>(&gloo::sum<T>));
     options.setOutput(static_cast<T*>(buffer_), count_);
     gloo::allreduce(options);
   }

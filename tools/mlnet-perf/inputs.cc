@@ -31,7 +31,8 @@ float FloatInput(uint64_t seed, int rank, uint64_t index) {
 }
 
 int32_t Int32Input(uint64_t seed, int rank, uint64_t index) {
-  return static_cast<int32_t>(SplitMix(seed + static_cast<uint64_t>(rank + 1) * 0xa0761d6478bd642fULL + index));
+  return static_cast<int32_t>(
+      SplitMix(seed + static_cast<uint64_t>(rank + 1) * 0xa0761d6478bd642fULL + index));
 }
 
 void FillInputs(DataType dtype, uint64_t seed, int rank, void* out, size_t count) {

@@ -21,14 +21,21 @@ constexpr int kVariantTries = 2;
 class Row {
  public:
   Row(const Spec& spec, int rank, Backend& backend, SharedArea& area, size_t index)
-      : spec_(spec), rank_(rank), backend_(backend), area_(area), index_(index), count_(spec.counts[index]),
-        input_(count_), buffer_(count_) {
+      : spec_(spec),
+        rank_(rank),
+        backend_(backend),
+        area_(area),
+        index_(index),
+        count_(spec.counts[index]),
+        input_(count_),
+        buffer_(count_) {
     row_.count = count_;
   }
 
   Result<RankRow> Run() {
     const Counters before = backend_.ReadCounters();
-    if (auto ok = backend_.Prepare(buffer_.data(), count_, spec_.dtype); !ok) return tl::make_unexpected(ok.error());
+    if (auto ok = backend_.Prepare(buffer_.data(), count_, spec_.dtype); !ok)
+      return tl::make_unexpected(ok.error());
     if (auto ok = PickVariant(); !ok) return tl::make_unexpected(ok.error());
     for (int i = 0; i < spec_.warmup; ++i) {
       if (auto time = Iterate(false); !time) return tl::make_unexpected(time.error());
@@ -105,7 +112,8 @@ class Row {
     const auto world = static_cast<size_t>(spec_.world_size), self = static_cast<size_t>(rank_);
     const size_t first = std::min(blocks * self / world * kBlockElements, count_);
     const size_t end = std::min(blocks * (self + 1) / world * kBlockElements, count_);
-    row_.wrong += CountWrong(spec_.dtype, backend_.promise(), seed_, spec_.world_size, buffer_.data(), first, end - first);
+    row_.wrong += CountWrong(spec_.dtype, backend_.promise(), seed_, spec_.world_size, buffer_.data(), first,
+                             end - first);
     row_.checked += end - first;
     for (size_t at = 0; at < count_; at += SharedArea::kPieceElements) {
       const size_t length = std::min(SharedArea::kPieceElements, count_ - at);

@@ -24,19 +24,23 @@ Result<void*> Map(int fd, size_t bytes, const std::string& path) {
 
 }  // namespace
 
-size_t SharedArea::BytesFor(int world_size) { return kHeaderBytes + static_cast<size_t>(world_size) * kRankBytes; }
+size_t SharedArea::BytesFor(int world_size) {
+  return kHeaderBytes + static_cast<size_t>(world_size) * kRankBytes;
+}
 
 Result<void> SharedArea::Create(const std::string& path, int world_size) {
   const Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!fd) return tl::make_unexpected(ErrnoError("create " + path, errno));
   const size_t bytes = BytesFor(world_size);
-  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return tl::make_unexpected(ErrnoError("size " + path, errno));
+  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0)
+    return tl::make_unexpected(ErrnoError("size " + path, errno));
   const auto base = Map(fd.get(), bytes, path);
   if (!base) return tl::make_unexpected(base.error());
   pthread_barrierattr_t attributes;
   pthread_barrierattr_init(&attributes);
   pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-  const int err = pthread_barrier_init(&static_cast<Header*>(*base)->barrier, &attributes, static_cast<unsigned>(world_size));
+  const int err = pthread_barrier_init(&static_cast<Header*>(*base)->barrier, &attributes,
+                                       static_cast<unsigned>(world_size));
   pthread_barrierattr_destroy(&attributes);
   ::munmap(*base, bytes);
   if (err != 0) return tl::make_unexpected(ErrnoError("make a barrier in " + path, err));

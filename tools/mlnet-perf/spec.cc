@@ -69,7 +69,9 @@ Result<Spec> LoadSpec(const std::string& file) {
 Result<void> SaveRows(const std::string& file, const Result<std::vector<RankRow>>& rows) {
   if (!rows) {
     const Error& error = rows.error();
-    return Save(file, {{"error", {{"code", ErrorCodeName(error.code)}, {"message", error.message}, {"hint", error.hint}}}});
+    return Save(
+        file,
+        {{"error", {{"code", ErrorCodeName(error.code)}, {"message", error.message}, {"hint", error.hint}}}});
   }
   Json list = Json::array();
   for (const RankRow& row : *rows) {
@@ -97,8 +99,8 @@ Result<std::vector<RankRow>> LoadRows(const std::string& file) {
     std::vector<RankRow> rows;
     for (const Json& row : json->at("rows")) {
       rows.push_back({row.at("count"), row.at("variant"), row.at("times_ns").get<std::vector<uint64_t>>(),
-                      row.at("wrong"), row.at("checked"), row.at("summed_in_kernel"), row.at("summed_in_user_space"),
-                      row.at("retransmits")});
+                      row.at("wrong"), row.at("checked"), row.at("summed_in_kernel"),
+                      row.at("summed_in_user_space"), row.at("retransmits")});
     }
     return rows;
   } catch (const Json::exception& error) {

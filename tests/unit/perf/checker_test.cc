@@ -32,7 +32,8 @@ double BlockMax(int world_size, size_t index, size_t count) {
   double max = 0;
   const size_t first = index / 32 * 32;
   for (size_t i = first; i < std::min(first + 32, count); ++i) {
-    for (int rank = 0; rank < world_size; ++rank) max = std::max(max, std::fabs(double{FloatInput(kSeed, rank, i)}));
+    for (int rank = 0; rank < world_size; ++rank)
+      max = std::max(max, std::fabs(double{FloatInput(kSeed, rank, i)}));
   }
   return max;
 }
@@ -44,7 +45,8 @@ uint64_t Wrong(int world_size, const std::vector<float>& result, Promise promise
 class FloatChecker : public testing::TestWithParam<int> {};
 
 TEST_P(FloatChecker, AcceptsRightSumsOfAnySize) {
-  for (size_t count : {1, 3, 31, 32, 33, 353, 5000}) EXPECT_EQ(Wrong(GetParam(), RightFloats(GetParam(), count)), 0u) << count;
+  for (size_t count : {1, 3, 31, 32, 33, 353, 5000})
+    EXPECT_EQ(Wrong(GetParam(), RightFloats(GetParam(), count)), 0u) << count;
 }
 
 TEST_P(FloatChecker, FindsASingleWrongElement) {
@@ -81,7 +83,8 @@ INSTANTIATE_TEST_SUITE_P(Worlds, FloatChecker, testing::Values(1, 2, 3, 4, 8, 16
 
 TEST(FloatChecker, SumsOfAnotherSeedAreWrongAlmostEverywhere) {
   const auto result = RightFloats(4, 1024);
-  EXPECT_GT(CountWrong(DataType::kFloat32, Promise::kBlockExponent, kSeed + 1, 4, result.data(), 0, 1024), 900u);
+  EXPECT_GT(CountWrong(DataType::kFloat32, Promise::kBlockExponent, kSeed + 1, 4, result.data(), 0, 1024),
+            900u);
 }
 
 TEST(FloatChecker, AMissingRankIsFound) {
@@ -126,7 +129,9 @@ TEST(Int32Checker, IsExactAndWraps) {
     result[i] = static_cast<int32_t>(sum);
   }
   EXPECT_TRUE(has_wrapped);
-  const auto wrong = [&] { return CountWrong(DataType::kInt32, Promise::kBlockExponent, kSeed, 4, result.data(), 0, 100); };
+  const auto wrong = [&] {
+    return CountWrong(DataType::kInt32, Promise::kBlockExponent, kSeed, 4, result.data(), 0, 100);
+  };
   EXPECT_EQ(wrong(), 0u);
   result[99] ^= 1;
   EXPECT_EQ(wrong(), 1u);

@@ -28,7 +28,8 @@ class FakeBackend final : public Backend {
   /// Applied to this rank's result after every collective; the number of the collective counts from 0.
   using Damage = std::function<void(uint32_t* result, size_t count, int collective)>;
 
-  FakeBackend(World& world, int rank, Damage damage) : world_(world), rank_(rank), damage_(std::move(damage)) {}
+  FakeBackend(World& world, int rank, Damage damage)
+      : world_(world), rank_(rank), damage_(std::move(damage)) {}
   Promise promise() const override { return Promise::kBlockExponent; }
   Result<void> Prepare(void* buffer, size_t count, DataType) override {
     buffer_ = static_cast<uint32_t*>(buffer);
@@ -129,8 +130,10 @@ TEST_F(MeasureTest, FindsOneElementThatDiffersOnOneRankWhereverItIs) {
 
 TEST_F(MeasureTest, WithoutCheckAllOnlyTheLastCollectiveOfARowIsChecked) {
   spec_.counts = {8};
-  EXPECT_EQ(Wrong(Run([](uint32_t* result, size_t, int collective) { result[0] += collective == 2; }), 0), 0u);
-  EXPECT_GE(Wrong(Run([](uint32_t* result, size_t, int collective) { result[0] += collective == 4; }), 0), 1u);
+  EXPECT_EQ(Wrong(Run([](uint32_t* result, size_t, int collective) { result[0] += collective == 2; }), 0),
+            0u);
+  EXPECT_GE(Wrong(Run([](uint32_t* result, size_t, int collective) { result[0] += collective == 4; }), 0),
+            1u);
 }
 
 TEST_F(MeasureTest, AStaleResultIsFound) {

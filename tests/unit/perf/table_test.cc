@@ -64,10 +64,14 @@ TEST(RenderTable, HasTheShapeOfNcclTests) {
   peer.variant = "ring";
   peer.wrong = 3;
   EXPECT_EQ(RenderTable({Row("mlnet", 250000, {1'000'000}), peer}),
-            "#       size       count     type  redop backend   wire     time p50     time p99       algbw       busbw  #wrong  algorithm\n"
-            "#        (B)  (elements)                                        (us)         (us)      (MB/s)      (MB/s)\n"
-            "     1000000      250000  float32    sum   mlnet  int32       1000.0       1000.0     1000.00     1500.00       0\n"
-            "     1000000      250000  float32    sum    gloo      -       2000.0       2000.0      500.00      750.00       3  ring\n");
+            "#       size       count     type  redop backend   wire     time p50     time p99       algbw   "
+            "    busbw  #wrong  algorithm\n"
+            "#        (B)  (elements)                                        (us)         (us)      (MB/s)   "
+            "   (MB/s)\n"
+            "     1000000      250000  float32    sum   mlnet  int32       1000.0       1000.0     1000.00   "
+            "  1500.00       0\n"
+            "     1000000      250000  float32    sum    gloo      -       2000.0       2000.0      500.00   "
+            "   750.00       3  ring\n");
 }
 
 TEST(RenderComparison, ComparesWithTheFirstBackend) {
@@ -80,8 +84,9 @@ TEST(RowsToJson, HasTheFieldsOfTheSchema) {
   PerfRow own = Row("mlnet", 250000, {1'000'000, 2'000'000});
   own.summed_in_kernel = 9;
   const Json rows = RowsToJson({own, Row("mpi", 250000, {1'000'000})});
-  for (const char* key : {"backend", "wire", "ranks", "bytes", "count", "dtype", "op", "time_us_p50", "time_us_p99",
-                          "algbw_MBps", "busbw_MBps", "wrong", "summed_in_kernel", "summed_in_user_space", "retransmits"}) {
+  for (const char* key :
+       {"backend", "wire", "ranks", "bytes", "count", "dtype", "op", "time_us_p50", "time_us_p99",
+        "algbw_MBps", "busbw_MBps", "wrong", "summed_in_kernel", "summed_in_user_space", "retransmits"}) {
     EXPECT_TRUE(rows[0].contains(key)) << key;
   }
   EXPECT_EQ(rows[0]["bytes"], 1000000);
