@@ -45,15 +45,14 @@ TEST_F(Command, status_lists_hosts_in_order_with_addresses_and_sockets) {
 TEST_F(Command, exec_runs_on_the_host_and_passes_the_exit_code) {
   EXPECT_EQ(lab_->Exec("w2", {"sh", "-c", "exit 37"}).exit_code, 37);
   EXPECT_THAT(lab_->Exec("w2", {"ip", "-o", "-4", "addr", "show", "eth0"}).out, HasSubstr("10.77.0.2/24"));
-  EXPECT_EQ(lab_->Exec("w2", {"sh", "-c", "echo $MLNET_SOCKET"}).out, "/run/mlnet-lab/" + lab_->name() + "/w2/mlnetd.sock\n");
+  EXPECT_EQ(lab_->Exec("w2", {"sh", "-c", "echo $MLNET_SOCKET"}).out,
+            "/run/mlnet-lab/" + lab_->name() + "/w2/mlnetd.sock\n");
   // `ip netns exec` would hide the pins.
   EXPECT_EQ(lab_->Exec("w2", {"stat", "-f", "-c", "%T", "/sys/fs/bpf"}).out, "bpf_fs\n");
 }
 
 TEST_F(Command, xdp_off_and_on_moves_the_programs_of_all_ports) {
-  const auto ports = [] {
-    return lab_->Exec("switch", {"ip", "-o", "link", "show", "type", "veth"}).out;
-  };
+  const auto ports = [] { return lab_->Exec("switch", {"ip", "-o", "link", "show", "type", "veth"}).out; };
   const auto offload = [] { return lab_->Exec("w1", {"ethtool", "-k", "eth0"}).out; };
   EXPECT_THAT(ports(), HasSubstr("prog/xdp"));
   EXPECT_THAT(offload(), HasSubstr("tx-udp-segmentation: off"));
@@ -117,7 +116,8 @@ TEST(CommandMistakes, topology_errors_name_the_host_and_the_key) {
            {"hosts: [{name: w1, sped: 1mbit}]", "hosts[0]: unknown key 'sped'"},
            {"hosts: [{name: w1}, {name: w1}]", "host 'w1' is named twice"},
            {"hosts: [{name: w1, role: king}]", "hosts[0].role: 'king' is not a role"},
-           {"hosts: [{name: w1, faults: {tx: {loss: lots}}}]", "hosts[0].faults.tx.loss: 'lots' is not a percentage"},
+           {"hosts: [{name: w1, faults: {tx: {loss: lots}}}]",
+            "hosts[0].faults.tx.loss: 'lots' is not a percentage"},
            {"hosts: [{name: w1, rate: [}]", "error at line 1"},
            {"version: 7\nhosts: [{name: w1}]", "version must be 1"},
            {"name: x", "hosts must be a list"},
@@ -159,13 +159,16 @@ TEST(Topology, example_file_comes_up_as_written) {
 TEST(CommandMistakes, missing_kernel_feature_is_named) {
   const std::string dir = testing::TempDir() + FreshName();
   std::filesystem::create_directories(dir);
-  std::ofstream(dir + "/ip") << "#!/bin/sh\n"
-                                "case \"$*\" in *' ifb'*) echo 'Error: Unknown device type.' >&2; exit 2;; esac\n"
-                                "case \"$*\" in *-batch*) in=$(cat); case \"$in\" in *'type ifb'*)\n"
-                                "echo 'Error: Unknown device type.' >&2; exit 1;; esac; printf '%s\\n' \"$in\" | /sbin/ip \"$@\"; exit;; esac\n"
-                                "exec /sbin/ip \"$@\"\n";
+  std::ofstream(dir + "/ip")
+      << "#!/bin/sh\n"
+         "case \"$*\" in *' ifb'*) echo 'Error: Unknown device type.' >&2; exit 2;; esac\n"
+         "case \"$*\" in *-batch*) in=$(cat); case \"$in\" in *'type ifb'*)\n"
+         "echo 'Error: Unknown device type.' >&2; exit 1;; esac; printf '%s\\n' \"$in\" | /sbin/ip \"$@\"; "
+         "exit;; esac\n"
+         "exec /sbin/ip \"$@\"\n";
   std::filesystem::permissions(dir + "/ip", std::filesystem::perms::owner_all);
-  const Output up = RunProgram({"env", "PATH=" + dir + ":" + getenv("PATH"), LabProgram(), "--name", FreshName(), "up", "--no-daemons"});
+  const Output up = RunProgram({"env", "PATH=" + dir + ":" + getenv("PATH"), LabProgram(), "--name",
+                                FreshName(), "up", "--no-daemons"});
   EXPECT_EQ(up.exit_code, 6) << up.err;
   EXPECT_THAT(up.err, HasSubstr("this kernel lacks ifb (CONFIG_IFB)"));
   std::filesystem::remove_all(dir);

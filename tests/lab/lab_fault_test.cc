@@ -38,7 +38,8 @@ uint64_t Draw(uint64_t seed, uint64_t link, uint64_t frame, Kind kind) {
 std::set<uint32_t> Chosen(uint64_t link, Kind kind, double percent, uint32_t count = kCount) {
   std::set<uint32_t> frames;
   for (uint32_t i = 0; i < count; ++i) {
-    if (static_cast<double>(Draw(kSeed, link, i, kind) >> 32) < percent / 100 * 4294967296.0) frames.insert(i);
+    if (static_cast<double>(Draw(kSeed, link, i, kind) >> 32) < percent / 100 * 4294967296.0)
+      frames.insert(i);
   }
   return frames;
 }
@@ -51,16 +52,18 @@ void ExpectAtRate(size_t hits, double percent, uint32_t count = kCount) {
 
 class Fault : public testing::Test {
  protected:
-  Fault() : lab_({"--no-daemons", "--workers", "2", "--rate", "unlimited", "--agg-rate", "unlimited", "--seed", "42"}) {
+  Fault()
+      : lab_({"--no-daemons", "--workers", "2", "--rate", "unlimited", "--agg-rate", "unlimited", "--seed",
+              "42"}) {
     lab_.FixNeighbours();
-    // Without NAPI, which XDP would bring, a veth receives on the CPU that sends, and two CPUs race. These two
-    // switch it on.
+    // Without NAPI, which XDP would bring, a veth receives on the CPU that sends, and two CPUs race. These
+    // two switch it on.
     EXPECT_EQ(lab_.Exec("w2", {"ethtool", "-K", "eth0", "gro", "on"}).exit_code, 0);
     EXPECT_EQ(lab_.Exec("switch", {"ethtool", "-K", "p-w2", "tso", "off"}).exit_code, 0);
   }
 
-  // Sets a fault on w1's sending side (link 0) or w2's receiving side (link 3), sends kCount packets from w1 to
-  // w2, each group when the fault program has seen the one before; what arrived.
+  // Sets a fault on w1's sending side (link 0) or w2's receiving side (link 3), sends kCount packets from w1
+  // to w2, each group when the fault program has seen the one before; what arrived.
   std::vector<Arrival> Send(bool tx, std::vector<std::string> fault) {
     fault.insert(fault.begin(), {"set", tx ? "w1" : "w2", "--dir", tx ? "tx" : "rx"});
     lab_.Fault(fault);
@@ -71,7 +74,8 @@ class Fault : public testing::Test {
     const auto all_arrived = [&] {
       uint64_t due = kCount;
       for (const Json& link : {lab_.Link("w1", "tx"), lab_.Link("w2", "rx")}) {
-        due += link["duplicated"].get<uint64_t>() - link["lost"].get<uint64_t>() - link["corrupted"].get<uint64_t>();
+        due += link["duplicated"].get<uint64_t>() - link["lost"].get<uint64_t>() -
+               link["corrupted"].get<uint64_t>();
       }
       return receiver.count() >= due;
     };
@@ -250,7 +254,8 @@ TEST_F(Fault, both_directions_and_kinds_together_are_counted_apart) {
 }
 
 TEST_F(Fault, set_clear_and_seed_work_live) {
-  EXPECT_EQ(lab_.Fault({"set", "w1", "--dir", "tx", "--loss", "100"})["hosts"][0]["tx"]["loss_ppm"], 1'000'000);
+  EXPECT_EQ(lab_.Fault({"set", "w1", "--dir", "tx", "--loss", "100"})["hosts"][0]["tx"]["loss_ppm"],
+            1'000'000);
   Receiver receiver(lab_.Netns("w2"), kPort);
   const auto passed = [&]() -> uint64_t { return lab_.Link("w1", "tx")["frames"]; };
   SendPaced(lab_.Netns("w1"), lab_.Address("w2"), kPort, 10, passed);

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 using std::chrono::steady_clock;
 
 constexpr size_t kSegments = 44;  // 64 KiB
-constexpr uint32_t kGroup = 64;  // well below a veth ring of 256 frames
+constexpr uint32_t kGroup = 64;   // well below a veth ring of 256 frames
 
 std::string ReadFd(int fd) {
   std::string text;
@@ -78,7 +78,9 @@ std::string FreshName() {
   return "t" + std::to_string(getpid()) + "_" + std::to_string(++counter);
 }
 
-TextFile::TextFile(const std::string& text) : path_(testing::TempDir() + FreshName()) { std::ofstream(path_) << text; }
+TextFile::TextFile(const std::string& text) : path_(testing::TempDir() + FreshName()) {
+  std::ofstream(path_) << text;
+}
 
 Lab::Lab(std::vector<std::string> up_args) : name_(FreshName()) {
   up_args.insert(up_args.begin(), {"-j", "--name", name_, "up"});
@@ -121,8 +123,8 @@ void Lab::FixNeighbours() const {
   for (const auto& host : status_["hosts"]) {
     std::string script;
     for (const auto& other : status_["hosts"]) {
-      script += "ip neigh replace " + other["address"].get<std::string>() + " lladdr " + other["mac"].get<std::string>() +
-                " dev eth0 nud permanent\n";
+      script += "ip neigh replace " + other["address"].get<std::string>() + " lladdr " +
+                other["mac"].get<std::string>() + " dev eth0 nud permanent\n";
     }
     const Output done = Exec(host["name"], {"sh", "-ec", script});
     ASSERT_EQ(done.exit_code, 0) << done.err;
@@ -196,7 +198,8 @@ Receiver::Receiver(const std::string& netns, uint16_t port) {
       for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
         timespec ts;
         std::memcpy(&ts, CMSG_DATA(c), sizeof ts);
-        arrival.kernel_ns = static_cast<uint64_t>(ts.tv_sec) * 1'000'000'000ULL + static_cast<uint64_t>(ts.tv_nsec);
+        arrival.kernel_ns =
+            static_cast<uint64_t>(ts.tv_sec) * 1'000'000'000ULL + static_cast<uint64_t>(ts.tv_nsec);
       }
       arrivals_.push_back(arrival);
       ++count_;
@@ -213,7 +216,8 @@ const std::vector<Arrival>& Receiver::Stop() {
   return arrivals_;
 }
 
-Flooded Flood(const std::string& netns, const std::string& address, uint16_t port, std::chrono::milliseconds duration) {
+Flooded Flood(const std::string& netns, const std::string& address, uint16_t port,
+              std::chrono::milliseconds duration) {
   Flooded flooded;
   RunIn(netns, [&] {
     const int fd = UdpSocket();
@@ -247,7 +251,8 @@ void SendPaced(const std::string& netns, const std::string& address, uint16_t po
       const auto payload = Payload(i);
       ASSERT_EQ(send(fd, payload.data(), payload.size(), 0), static_cast<ssize_t>(payload.size()));
       if ((i + 1) % kGroup == 0 || i + 1 == count) {
-        ASSERT_TRUE(WaitFor([&] { return passed() >= i + 1; })) << "only " << passed() << " of " << i + 1 << " frames passed";
+        ASSERT_TRUE(WaitFor([&] { return passed() >= i + 1; }))
+            << "only " << passed() << " of " << i + 1 << " frames passed";
       }
     }
     close(fd);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the lab's tests share: the mlnet-lab program as a subprocess, labs that remove themselves, and UDP traffic
-// between two namespaces. Nothing here uses the lab's own code, so that both can be wrong only separately.
+// What the lab's tests share: the mlnet-lab program as a subprocess, labs that remove themselves, and UDP
+// traffic between two namespaces. Nothing here uses the lab's own code, so that both can be wrong only
+// separately.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -113,11 +114,13 @@ class Receiver {
 
 struct Flooded {
   uint64_t packets = 0;
-  bool was_slowed = false;  // by a full queue: frames of one machine may hold their sender's buffer up to the shaper
+  bool was_slowed =
+      false;  // by a full queue: frames of one machine may hold their sender's buffer up to the shaper
 };
 
 /// Sends as fast as it can for `duration`.
-Flooded Flood(const std::string& netns, const std::string& address, uint16_t port, std::chrono::milliseconds duration);
+Flooded Flood(const std::string& netns, const std::string& address, uint16_t port,
+              std::chrono::milliseconds duration);
 
 /// Sends packets 0..count-1 in small groups, each when the one before has passed, as `passed()` counts.
 void SendPaced(const std::string& netns, const std::string& address, uint16_t port, uint32_t count,

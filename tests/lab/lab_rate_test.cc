@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A link's rate holds in both directions, for frames of the host's stack and for those sent by XDP_TX, which no
-// qdisc of the host ever sees. Rates count Ethernet frame bytes (without FCS).
+// A link's rate holds in both directions, for frames of the host's stack and for those sent by XDP_TX, which
+// no qdisc of the host ever sees. Rates count Ethernet frame bytes (without FCS).
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -36,31 +36,39 @@ struct Case {
 
 std::string CaseName(const testing::TestParamInfo<Case>& info) {
   const Case& c = info.param;
-  return std::string(c.is_tx ? "tx_" : "rx_") + (c.by_xdp ? "xdp_tx_" : "udp_") + std::to_string(static_cast<int>(c.rate_mbit)) + "mbit";
+  return std::string(c.is_tx ? "tx_" : "rx_") + (c.by_xdp ? "xdp_tx_" : "udp_") +
+         std::to_string(static_cast<int>(c.rate_mbit)) + "mbit";
 }
 
 class Rate : public testing::TestWithParam<Case> {};
 
-// w1 has the limited link, w2 and a1 have not. Traffic: plain w1 <-> w2; by XDP_TX a1 -> {w1 or w2} -> the other.
+// w1 has the limited link, w2 and a1 have not. Traffic: plain w1 <-> w2; by XDP_TX a1 -> {w1 or w2} -> the
+// other.
 TEST_P(Rate, holds_when_overdriven) {
   const Case c = GetParam();
-  const TextFile topology("hosts:\n  - {name: w1, rate: " + std::to_string(c.rate_mbit) +
-                          "mbit}\n  - {name: w2, rate: unlimited}\n  - {name: a1, role: aggregator, rate: unlimited}\n");
+  const TextFile topology(
+      "hosts:\n  - {name: w1, rate: " + std::to_string(c.rate_mbit) +
+      "mbit}\n  - {name: w2, rate: unlimited}\n  - {name: a1, role: aggregator, rate: unlimited}\n");
   const Lab lab({"--no-daemons", "--topology", topology.path()});
   lab.FixNeighbours();
   const std::string from = c.is_tx ? "w1" : "w2", to = c.is_tx ? "w2" : "w1";
   if (c.by_xdp && c.is_tx) {
     // w1 must receive faster than it may send.
-    ASSERT_EQ(lab.Exec("switch", {"tc", "qdisc", "replace", "dev", "p-w1", "root", "bfifo", "limit", "4000000"}).exit_code, 0);
+    ASSERT_EQ(
+        lab.Exec("switch", {"tc", "qdisc", "replace", "dev", "p-w1", "root", "bfifo", "limit", "4000000"})
+            .exit_code,
+        0);
   }
   std::unique_ptr<Forwarder> forwarder;
   if (c.by_xdp) forwarder = std::make_unique<Forwarder>(lab, from, to);
   Receiver receiver(lab.Netns(to), c.by_xdp ? kForwardPort : kPort);
   const Flooded sent = c.by_xdp ? Flood(lab.Netns("a1"), lab.Address(from), kForwardPort, kDuration)
-                                 : Flood(lab.Netns(from), lab.Address(to), kPort, kDuration);
-  const double offered = static_cast<double>(sent.packets * kFrameBytes * 8) / (static_cast<double>(kDuration.count()) * 1e-3);
+                                : Flood(lab.Netns(from), lab.Address(to), kPort, kDuration);
+  const double offered =
+      static_cast<double>(sent.packets * kFrameBytes * 8) / (static_cast<double>(kDuration.count()) * 1e-3);
   const double rate = c.rate_mbit * 1e6;
-  ASSERT_TRUE(sent.was_slowed || offered > 1.15 * rate) << offered << " b/s: the sender was too slow to overdrive the link";
+  ASSERT_TRUE(sent.was_slowed || offered > 1.15 * rate)
+      << offered << " b/s: the sender was too slow to overdrive the link";
   const double measured = MeasuredRate(receiver.Stop());
   RecordProperty("measured_bps", std::to_string(measured));
   EXPECT_LT(measured, rate * 1.03);
@@ -68,11 +76,13 @@ TEST_P(Rate, holds_when_overdriven) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Links, Rate,
-                         testing::Values(Case{100, true, false}, Case{100, false, false}, Case{100, true, true},
-                                         Case{100, false, true}, Case{40, true, true}, Case{40, false, true}),
+                         testing::Values(Case{100, true, false}, Case{100, false, false},
+                                         Case{100, true, true}, Case{100, false, true}, Case{40, true, true},
+                                         Case{40, false, true}),
                          CaseName);
 
-// Segmentation offload hands the link 64 KiB at once: it must not be dropped for its size, nor pass as one frame.
+// Segmentation offload hands the link 64 KiB at once: it must not be dropped for its size, nor pass as one
+// frame.
 TEST(RateOffload, tcp_super_packets_get_through_at_the_rate) {
   const Lab lab({"--no-daemons", "--workers", "2", "--aggregators", "0", "--rate", "200mbit"});
   const Output off = RunLab({"--name", lab.name(), "xdp", "off"});

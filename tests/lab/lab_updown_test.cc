@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lab comes up whole or not at all, and goes without a trace, whatever happened to the process that made it.
+// A lab comes up whole or not at all, and goes without a trace, whatever happened to the process that made
+// it.
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -37,7 +38,8 @@ std::set<std::string> TracesOf(const std::string& lab) {
   for (const auto& entry : fs::directory_iterator("/proc")) {
     std::ifstream file(entry.path() / "cmdline");
     const std::string text{std::istreambuf_iterator<char>(file), {}};
-    if (text.find(lab) != std::string::npos && entry.path() != fs::read_symlink("/proc/self")) traces.insert(text);
+    if (text.find(lab) != std::string::npos && entry.path() != fs::read_symlink("/proc/self"))
+      traces.insert(text);
   }
   return traces;
 }
@@ -81,12 +83,15 @@ TEST(UpDown, leaves_nothing_behind) {
 }
 
 TEST(UpDown, down_ends_processes_inside_and_only_those) {
-  auto lab = std::make_unique<Lab>(std::vector<std::string>{"--no-daemons", "--workers", "1", "--aggregators", "0"});
+  auto lab =
+      std::make_unique<Lab>(std::vector<std::string>{"--no-daemons", "--workers", "1", "--aggregators", "0"});
   const std::string name = lab->name();
   const auto start = [&](bool inside) {
     const pid_t pid = fork();
     if (pid == 0) {
-      if (inside) execl(LabProgram().c_str(), "mlnet-lab", "--name", name.c_str(), "exec", "w1", "--", "sleep", "1000", nullptr);
+      if (inside)
+        execl(LabProgram().c_str(), "mlnet-lab", "--name", name.c_str(), "exec", "w1", "--", "sleep", "1000",
+              nullptr);
       execlp("sleep", "sleep", "1000", nullptr);
     }
     return pid;
@@ -186,7 +191,8 @@ TEST(UpDown, down_removes_what_was_left_at_any_step) {
     if (up == 0) {
       dup2(open("/dev/null", O_WRONLY), 1);
       dup2(open("/dev/null", O_WRONLY), 2);
-      execl(LabProgram().c_str(), "mlnet-lab", "--name", name.c_str(), "up", "--no-daemons", "--workers", "16", nullptr);
+      execl(LabProgram().c_str(), "mlnet-lab", "--name", name.c_str(), "up", "--no-daemons", "--workers",
+            "16", nullptr);
     }
     ASSERT_TRUE(WaitFor([&] { return fs::exists(path); })) << path;
     kill(up, SIGKILL);

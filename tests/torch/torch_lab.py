@@ -18,7 +18,7 @@ SESSION_TIMEOUT_S = 120
 class Lab:
     def __init__(self, workers):
         self.name = f"torch_{os.getpid()}"
-        self.run("up", "--workers", str(workers), "--aggregators", "1", "--rate", "unlimited", "--agg-rate", "unlimited")
+        self.run("up", "--workers", str(workers), "--aggregators", "1", "--rate", "1gbit", "--agg-rate", "4gbit")
         hosts = json.loads(self.run("status"))["hosts"]
         self.workers = [host for host in hosts if host["role"] == "worker"]
         self.sessions = 0

@@ -8,12 +8,18 @@ namespace mlnet::lab {
 
 int ExitCodeOf(const Error& error) {
   switch (error.code) {
-    case ErrorCode::kInvalidArgument: return 2;
-    case ErrorCode::kUnavailable: return 3;
-    case ErrorCode::kPermission: return 4;
-    case ErrorCode::kConflict: return 5;
-    case ErrorCode::kUnsupported: return 6;
-    default: return 1;
+    case ErrorCode::kInvalidArgument:
+      return 2;
+    case ErrorCode::kUnavailable:
+      return 3;
+    case ErrorCode::kPermission:
+      return 4;
+    case ErrorCode::kConflict:
+      return 5;
+    case ErrorCode::kUnsupported:
+      return 6;
+    default:
+      return 1;
   }
 }
 

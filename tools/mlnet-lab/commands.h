@@ -22,7 +22,8 @@ struct Globals {
 /// 6 the kernel lacks something. `exec` exits with the command's own code.
 int ExitCodeOf(const Error& error);
 
-/// Registers `body` as what `command` does; prints its error (with -j as mlnet-lab.error/1) and sets the exit code.
+/// Registers `body` as what `command` does; prints its error (with -j as mlnet-lab.error/1) and sets the exit
+/// code.
 void SetAction(CLI::App* command, Globals& globals, std::function<Result<void>()> body);
 
 /// kPermission unless this is root.

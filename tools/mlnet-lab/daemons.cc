@@ -46,12 +46,14 @@ Result<fs::path> FindDaemon() {
 std::string DaemonConfig(const Paths& paths, const Host& host) {
   return fmt::format(
       "# written by mlnet-lab\n"
-      "[daemon]\nhost = \"{0}\"\ninstance = \"{1}\"\nsocket = \"{2}\"\nsocket_mode = 0o666\nlog_level = \"info\"\n\n"
+      "[daemon]\nhost = \"{0}\"\ninstance = \"{1}\"\nsocket = \"{2}\"\nsocket_mode = 0o666\nlog_level = "
+      "\"info\"\n\n"
       "[store]\npath = \"{3}\"\n\n"
       "[datapath]\npin_root = \"{4}\"\n\n"
-      "[[iface]]\nname = \"eth0\"\nmode = \"native\"\nshare = \"exclusive\"\naggregator = {5}\ndetach_on_stop = true\n",
-      host.name, paths.Instance(host.name), paths.Socket(host.name).string(), paths.Store().string(), Paths::kPinRoot,
-      host.is_aggregator);
+      "[[iface]]\nname = \"eth0\"\nmode = \"native\"\nshare = \"exclusive\"\naggregator = "
+      "{5}\ndetach_on_stop = true\n",
+      host.name, paths.Instance(host.name), paths.Socket(host.name).string(), paths.Store().string(),
+      Paths::kPinRoot, host.is_aggregator);
 }
 
 Result<ProcessId> StartHostDaemon(const Paths& paths, const Host& host, const fs::path& program) {
@@ -60,7 +62,8 @@ Result<ProcessId> StartHostDaemon(const Paths& paths, const Host& host, const fs
   std::ofstream config(paths.Config(host.name), std::ios::trunc);
   config << DaemonConfig(paths, host);
   config.close();
-  if (!config) return Err(ErrorCode::kSystem, fmt::format("cannot write {}", paths.Config(host.name).string()));
+  if (!config)
+    return Err(ErrorCode::kSystem, fmt::format("cannot write {}", paths.Config(host.name).string()));
   return StartDaemon({program.string(), "--config", paths.Config(host.name).string(), "--foreground"},
                      paths.NetnsFile(host.name), paths.Log(host.name), paths.Pidfile(host.name));
 }
@@ -77,8 +80,10 @@ Result<void> WaitUntilReady(const Paths& paths, const Host& host, const ProcessI
   const Fd process(static_cast<int>(syscall(SYS_pidfd_open, id.pid, 0)));
   std::string last = "its socket never appeared";
   while (std::chrono::steady_clock::now() < deadline && !stop) {
-    if (auto status = CallDaemon(paths, host, "status", Json::object()); status) return {};
-    else last = status.error().ToString();
+    if (auto status = CallDaemon(paths, host, "status", Json::object()); status)
+      return {};
+    else
+      last = status.error().ToString();
     // The wait between two tries is the wait for the daemon's early end.
     pollfd wait{process.get(), POLLIN, 0};
     if (!process || poll(&wait, 1, 20) > 0) {
@@ -88,8 +93,9 @@ Result<void> WaitUntilReady(const Paths& paths, const Host& host, const ProcessI
     }
   }
   if (stop) return Err(ErrorCode::kCancelled, "interrupted");
-  return Err(ErrorCode::kTimeout, fmt::format("mlnetd of host {} does not answer after {} ms: {}; the end of its log:\n{}",
-                                              host.name, timeout.count(), last, EndOfLog(paths.Log(host.name))));
+  return Err(ErrorCode::kTimeout,
+             fmt::format("mlnetd of host {} does not answer after {} ms: {}; the end of its log:\n{}",
+                         host.name, timeout.count(), last, EndOfLog(paths.Log(host.name))));
 }
 
 }  // namespace mlnet::lab

@@ -22,9 +22,10 @@ std::string DaemonConfig(const Paths& paths, const Host& host);
 
 Result<ProcessId> StartHostDaemon(const Paths& paths, const Host& host, const std::filesystem::path& program);
 
-/// Returns when the daemon answers `status`. An early exit or the timeout is an error with the end of its log.
-Result<void> WaitUntilReady(const Paths& paths, const Host& host, const ProcessId& id, std::chrono::milliseconds timeout,
-                            const std::atomic<bool>& stop);
+/// Returns when the daemon answers `status`. An early exit or the timeout is an error with the end of its
+/// log.
+Result<void> WaitUntilReady(const Paths& paths, const Host& host, const ProcessId& id,
+                            std::chrono::milliseconds timeout, const std::atomic<bool>& stop);
 
 /// One call to the host's daemon.
 Result<Json> CallDaemon(const Paths& paths, const Host& host, const std::string& method, const Json& params);

@@ -54,7 +54,8 @@ struct Lane {
 
 Result<Fd> OpenTap(uint32_t key) {
   Fd fd(open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC));
-  if (!fd) return tl::make_unexpected(ErrnoError("open /dev/net/tun", errno, "delay and reorder need CONFIG_TUN"));
+  if (!fd)
+    return tl::make_unexpected(ErrnoError("open /dev/net/tun", errno, "delay and reorder need CONFIG_TUN"));
   unsigned index = LAB_TAP_IFINDEX + key;
   ifreq request = {};
   request.ifr_flags = IFF_TAP | IFF_NO_PI;
@@ -74,7 +75,8 @@ Result<Fd> OpenTap(uint32_t key) {
 }
 
 Result<void> AttachRelease(uint32_t key, int program) {
-  LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = static_cast<int>(LAB_TAP_IFINDEX + key), .attach_point = BPF_TC_INGRESS);
+  LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = static_cast<int>(LAB_TAP_IFINDEX + key),
+              .attach_point = BPF_TC_INGRESS);
   LIBBPF_OPTS(bpf_tc_opts, options, .prog_fd = program);
   int err = bpf_tc_hook_create(&hook);
   if (err == 0) err = bpf_tc_attach(&hook, &options);
@@ -86,7 +88,8 @@ Result<std::vector<Lane>> OpenLanes(const Paths& paths, size_t num_hosts) {
   SilenceLibbpf();
   const Fd links(bpf_obj_get((paths.FaultPins() / "lab_links").c_str()));
   const Fd release(bpf_obj_get((paths.FaultPins() / "lab_release").c_str()));
-  if (!links || !release) return tl::make_unexpected(ErrnoError("open the pins in " + paths.FaultPins().string(), errno));
+  if (!links || !release)
+    return tl::make_unexpected(ErrnoError("open the pins in " + paths.FaultPins().string(), errno));
   void* shared = mmap(nullptr, sizeof(lab_link) * 2 * LAB_HOSTS_MAX, PROT_READ, MAP_SHARED, links.get(), 0);
   if (shared == MAP_FAILED) return tl::make_unexpected(ErrnoError("map lab_links", errno));
   std::vector<Lane> lanes(2 * num_hosts);
@@ -160,8 +163,9 @@ Result<void> StartDelayLine(const Paths& paths) {
   std::error_code ec;
   fs::remove(ReadyFile(paths), ec);
   const fs::path log = paths.Dir() / "delay-line.log";
-  const auto id = StartDaemon({fs::read_symlink("/proc/self/exe", ec).string(), "--name", paths.lab, "delay-line"},
-                              paths.NetnsFile(Paths::kSwitch), log, Pidfile(paths));
+  const auto id =
+      StartDaemon({fs::read_symlink("/proc/self/exe", ec).string(), "--name", paths.lab, "delay-line"},
+                  paths.NetnsFile(Paths::kSwitch), log, Pidfile(paths));
   if (!id) return tl::make_unexpected(id.error());
   const Fd process(static_cast<int>(syscall(SYS_pidfd_open, id->pid, 0)));
   const auto deadline = std::chrono::steady_clock::now() + kStartTimeout;

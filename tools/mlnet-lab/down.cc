@@ -22,7 +22,8 @@ Result<void> Down(const Globals& globals) {
     if (auto r = TearDown(paths); !r) return r;
   }
   if (globals.json) {
-    fmt::print("{}\n", Json{{"schema", "mlnet-lab.down/1"}, {"name", globals.name}, {"existed", existed}}.dump());
+    fmt::print("{}\n",
+               Json{{"schema", "mlnet-lab.down/1"}, {"name", globals.name}, {"existed", existed}}.dump());
   } else {
     fmt::print("lab '{}' {}\n", globals.name, existed ? "is gone" : "does not exist; nothing to do");
   }

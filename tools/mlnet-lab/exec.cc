@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// mlnet-lab exec HOST -- CMD...: this process becomes the command, in the host's network namespace, so signals
-// and exit code need no passing on. MLNET_SOCKET names the host's daemon.
+// mlnet-lab exec HOST -- CMD...: this process becomes the command, in the host's network namespace, so
+// signals and exit code need no passing on. MLNET_SOCKET names the host's daemon.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -42,7 +42,8 @@ Result<void> Exec(const Globals& globals, const ExecOptions& options) {
 
 void AddExecCommand(CLI::App& app, Globals& globals) {
   auto options = std::make_shared<ExecOptions>();
-  auto* command = app.add_subcommand("exec", "Run a command on a host: mlnet-lab exec w1 -- ping -c1 10.77.0.2");
+  auto* command =
+      app.add_subcommand("exec", "Run a command on a host: mlnet-lab exec w1 -- ping -c1 10.77.0.2");
   command->add_option("host", options->host, "Host, or 'switch'")->required();
   command->add_option("command", options->command, "Command and its arguments, after --")->required();
   SetAction(command, globals, [&globals, options] { return Exec(globals, *options); });

@@ -31,7 +31,8 @@ Json LinkJson(const Faults& faults, const lab_link& link) {
   return j;
 }
 
-Result<void> Show(const Globals& globals, const Paths& paths, const Topology& topology, const std::string& only) {
+Result<void> Show(const Globals& globals, const Paths& paths, const Topology& topology,
+                  const std::string& only) {
   Json hosts = Json::array();
   for (size_t i = 0; i < topology.hosts.size(); ++i) {
     const Host& host = topology.hosts[i];
@@ -42,20 +43,24 @@ Result<void> Show(const Globals& globals, const Paths& paths, const Topology& to
     hosts.push_back({{"name", host.name}, {"tx", LinkJson(host.tx, *tx)}, {"rx", LinkJson(host.rx, *rx)}});
   }
   if (globals.json) {
-    fmt::print("{}\n", Json{{"schema", "mlnet-lab.fault/1"}, {"name", paths.lab}, {"seed", topology.seed}, {"hosts", hosts}}.dump());
+    fmt::print(
+        "{}\n",
+        Json{{"schema", "mlnet-lab.fault/1"}, {"name", paths.lab}, {"seed", topology.seed}, {"hosts", hosts}}
+            .dump());
     return {};
   }
-  fmt::print("{:<12}{:<4}{:>8}{:>8}{:>9}{:>9}{:>10}{:>12}{:>8}{:>8}{:>8}{:>8}{:>8}\n", "HOST", "DIR", "LOSS%", "DUP%", "REORDER%",
-             "CORRUPT%", "DELAY_US", "FRAMES", "LOST", "DUP", "REORD", "CORR", "HELD");
+  fmt::print("{:<12}{:<4}{:>8}{:>8}{:>9}{:>9}{:>10}{:>12}{:>8}{:>8}{:>8}{:>8}{:>8}\n", "HOST", "DIR", "LOSS%",
+             "DUP%", "REORDER%", "CORRUPT%", "DELAY_US", "FRAMES", "LOST", "DUP", "REORD", "CORR", "HELD");
   for (const auto& h : hosts) {
     for (const char* dir : {"tx", "rx"}) {
       const Json& d = h[dir];
       const auto percent = [&d](const char* key) { return d[key].get<double>() / 10'000; };
       const auto number = [&d](const char* key) { return d[key].get<uint64_t>(); };
-      fmt::print("{:<12}{:<4}{:>8}{:>8}{:>9}{:>9}{:>10}{:>12}{:>8}{:>8}{:>8}{:>8}{:>8}\n", h["name"].get<std::string>(), dir,
-                 percent("loss_ppm"), percent("duplicate_ppm"), percent("reorder_ppm"), percent("corrupt_ppm"),
-                 number("delay_us"), number("frames"), number("lost"), number("duplicated"), number("reordered"),
-                 number("corrupted"), number("held"));
+      fmt::print("{:<12}{:<4}{:>8}{:>8}{:>9}{:>9}{:>10}{:>12}{:>8}{:>8}{:>8}{:>8}{:>8}\n",
+                 h["name"].get<std::string>(), dir, percent("loss_ppm"), percent("duplicate_ppm"),
+                 percent("reorder_ppm"), percent("corrupt_ppm"), number("delay_us"), number("frames"),
+                 number("lost"), number("duplicated"), number("reordered"), number("corrupted"),
+                 number("held"));
     }
   }
   return {};
@@ -80,7 +85,8 @@ Result<void> Merge(const FaultOptions& options, Faults& faults) {
 }
 
 // set and clear: `change` is applied to the chosen directions of the chosen hosts.
-Result<void> Change(const Globals& globals, const FaultOptions& options, const std::function<Result<void>(Faults&)>& change) {
+Result<void> Change(const Globals& globals, const FaultOptions& options,
+                    const std::function<Result<void>(Faults&)>& change) {
   if (auto r = RequireRoot(); !r) return r;
   const Paths paths(globals.name);
   auto state = LoadReadyState(paths);
@@ -145,7 +151,10 @@ void AddFaultCommand(CLI::App& app, Globals& globals) {
   auto* clear = fault->add_subcommand("clear", "Take all faults away");
   AddTarget(clear, *options);
   SetAction(clear, globals, [&globals, options] {
-    return Change(globals, *options, [](Faults& faults) { faults = {}; return Result<void>{}; });
+    return Change(globals, *options, [](Faults& faults) {
+      faults = {};
+      return Result<void>{};
+    });
   });
   auto* show = fault->add_subcommand("show", "Show faults and what they did so far");
   show->add_option("host", options->host, "Host, or 'all'")->capture_default_str();

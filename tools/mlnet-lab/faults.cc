@@ -54,11 +54,14 @@ Result<Pins> OpenPins(const fs::path& dir) {
 }
 
 // splitmix64's increment keeps the sequences of the links apart.
-uint64_t LinkSeed(uint64_t seed, uint32_t key) { return seed * 0xd1342543de82ef95ULL + key * 0x2545f4914f6cdd1dULL; }
+uint64_t LinkSeed(uint64_t seed, uint32_t key) {
+  return seed * 0xd1342543de82ef95ULL + key * 0x2545f4914f6cdd1dULL;
+}
 
 Result<void> Configure(const Pins& pins, uint32_t key, const Faults& faults, uint64_t seed, bool restart) {
   lab_link link = {};
-  if (bpf_map_lookup_elem(pins.links.get(), &key, &link) != 0) return tl::make_unexpected(ErrnoError("read the fault map", errno));
+  if (bpf_map_lookup_elem(pins.links.get(), &key, &link) != 0)
+    return tl::make_unexpected(ErrnoError("read the fault map", errno));
   if (restart) link = {};
   link.loss_ppm = faults.loss_ppm;
   link.duplicate_ppm = faults.duplicate_ppm;
@@ -110,7 +113,8 @@ bool Any(const Topology& topology, bool (Faults::*property)() const) {
 
 }  // namespace
 
-Result<void> ApplyFaults(const Paths& paths, const Topology& topology, const std::vector<std::string>* restart) {
+Result<void> ApplyFaults(const Paths& paths, const Topology& topology,
+                         const std::vector<std::string>* restart) {
   SilenceLibbpf();
   std::error_code ec;
   if (!fs::exists(paths.FaultPins(), ec) && !Any(topology, &Faults::Any)) return {};
@@ -123,7 +127,8 @@ Result<void> ApplyFaults(const Paths& paths, const Topology& topology, const std
   }
   for (size_t i = 0; i < topology.hosts.size(); ++i) {
     const Host& host = topology.hosts[i];
-    const bool anew = restart == nullptr || std::find(restart->begin(), restart->end(), host.name) != restart->end();
+    const bool anew =
+        restart == nullptr || std::find(restart->begin(), restart->end(), host.name) != restart->end();
     for (const int direction : {LAB_TX, LAB_RX}) {
       const uint32_t key = static_cast<uint32_t>(2 * i) + static_cast<uint32_t>(direction);
       const Faults& faults = direction == LAB_TX ? host.tx : host.rx;
@@ -141,7 +146,8 @@ Result<lab_link> ReadLink(const Paths& paths, size_t host_index, int direction) 
   if (!links) return link;
   const uint32_t key = static_cast<uint32_t>(2 * host_index) + static_cast<uint32_t>(direction);
   if (bpf_map_lookup_elem(links.get(), &key, &link) == 0) return link;
-  return tl::make_unexpected(ErrnoError(fmt::format("read faults of {} {}", host_index, kDirections[direction]), errno));
+  return tl::make_unexpected(
+      ErrnoError(fmt::format("read faults of {} {}", host_index, kDirections[direction]), errno));
 }
 
 }  // namespace mlnet::lab

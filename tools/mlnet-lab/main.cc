@@ -10,8 +10,9 @@ int main(int argc, char** argv) {
   app.add_flag("-j,--json", globals.json, "Print JSON");
   app.require_subcommand(1);
   app.fallthrough();
-  app.footer("Exit codes: 0 done, 1 failed, 2 wrong use, 3 no such lab or host, 4 not permitted,\n"
-             "5 exists or busy, 6 the kernel lacks something.");
+  app.footer(
+      "Exit codes: 0 done, 1 failed, 2 wrong use, 3 no such lab or host, 4 not permitted,\n"
+      "5 exists or busy, 6 the kernel lacks something.");
   mlnet::lab::AddUpCommand(app, globals);
   mlnet::lab::AddDownCommand(app, globals);
   mlnet::lab::AddStatusCommand(app, globals);

@@ -56,7 +56,8 @@ std::vector<std::string> ListNetns(const Paths& paths) {
   std::vector<std::string> names;
   std::error_code ec;
   for (const auto& entry : fs::directory_iterator("/run/netns", ec)) {
-    if (entry.path().filename().string().starts_with(paths.NetnsPrefix())) names.push_back(entry.path().filename());
+    if (entry.path().filename().string().starts_with(paths.NetnsPrefix()))
+      names.push_back(entry.path().filename());
   }
   return names;
 }
@@ -67,14 +68,16 @@ std::vector<ProcessId> ProcessesInside(const Paths& paths) {
   for (const auto& name : ListNetns(paths)) {
     if (stat(("/run/netns/" + name).c_str(), &info) == 0) namespaces.emplace(info.st_dev, info.st_ino);
   }
-  // A name whose mount was never made is a plain file in the host's own tmpfs: no process has such a namespace.
+  // A name whose mount was never made is a plain file in the host's own tmpfs: no process has such a
+  // namespace.
   const auto ours = Ancestors();
   std::vector<ProcessId> out;
   std::error_code ec;
   for (const auto& entry : fs::directory_iterator("/proc", ec)) {
     const std::string text = entry.path().filename();
     pid_t pid = 0;
-    if (std::from_chars(text.data(), text.data() + text.size(), pid).ptr != text.data() + text.size()) continue;
+    if (std::from_chars(text.data(), text.data() + text.size(), pid).ptr != text.data() + text.size())
+      continue;
     if (ours.contains(pid) || stat((entry.path() / "ns/net").c_str(), &info) != 0) continue;
     if (!namespaces.contains({info.st_dev, info.st_ino})) continue;
     if (const auto id = IdentifyProcess(pid)) out.push_back(*id);
@@ -89,7 +92,8 @@ Result<void> DeleteNetns(const std::vector<std::string>& names) {
     // EINVAL: not a mount point, left by an `up` that was killed between the two steps.
     while (umount2(path.c_str(), MNT_DETACH) == 0) {
     }
-    if (unlink(path.c_str()) != 0 && errno != ENOENT) result = tl::make_unexpected(ErrnoError("remove " + path, errno));
+    if (unlink(path.c_str()) != 0 && errno != ENOENT)
+      result = tl::make_unexpected(ErrnoError("remove " + path, errno));
   }
   return result;
 }

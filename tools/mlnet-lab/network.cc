@@ -48,12 +48,13 @@ std::string SwitchLinks(const Paths& paths, const Topology& topology) {
   int i = 0;
   for (const auto& host : topology.hosts) {
     const std::string port = PortName(host.name);
-    out += fmt::format("link add name {} index {} mtu {} type veth peer name eth0 address {} mtu {} netns {}\n", port,
-                       kPortIndexBase + i, topology.mtu, host.mac, topology.mtu, paths.Netns(host.name));
+    out +=
+        fmt::format("link add name {} index {} mtu {} type veth peer name eth0 address {} mtu {} netns {}\n",
+                    port, kPortIndexBase + i, topology.mtu, host.mac, topology.mtu, paths.Netns(host.name));
     out += fmt::format("link set {} master br0 up\n", port);
     if (host.rate_bps != 0) {
-      out += fmt::format("link add name {} index {} mtu {} type ifb\n", ShaperName(host.name), kShaperIndexBase + i,
-                         topology.mtu);
+      out += fmt::format("link add name {} index {} mtu {} type ifb\n", ShaperName(host.name),
+                         kShaperIndexBase + i, topology.mtu);
       out += fmt::format("link set {} up\n", ShaperName(host.name));
     }
     ++i;
@@ -72,12 +73,14 @@ std::string SwitchShapers(const Topology& topology) {
       out += fmt::format("qdisc add dev {} root bfifo limit {}\n", port, shaping.queue_bytes);
       continue;
     }
-    const std::string tbf =
-        fmt::format("root tbf rate {}bit burst {} limit {}", host.rate_bps, shaping.burst_bytes, shaping.queue_bytes);
+    const std::string tbf = fmt::format("root tbf rate {}bit burst {} limit {}", host.rate_bps,
+                                        shaping.burst_bytes, shaping.queue_bytes);
     out += fmt::format("qdisc add dev {} {}\n", port, tbf);
     out += fmt::format("qdisc add dev {} {}\n", ShaperName(host.name), tbf);
-    out += fmt::format("filter add dev {} ingress prio 20 protocol all u32 match u32 0 0 "
-                       "action mirred egress redirect dev {}\n", port, ShaperName(host.name));
+    out += fmt::format(
+        "filter add dev {} ingress prio 20 protocol all u32 match u32 0 0 "
+        "action mirred egress redirect dev {}\n",
+        port, ShaperName(host.name));
   }
   return out;
 }
@@ -117,8 +120,10 @@ Result<void> BuildNetwork(const Paths& paths, const Topology& topology) {
     if (auto r = PrepareNamespace(paths, host.name); !r) return r;
   }
   const std::string sw = paths.Netns(Paths::kSwitch);
-  if (auto r = Run({"ip", "-n", sw, "-batch", "-"}, SwitchLinks(paths, topology)); !r) return tl::make_unexpected(r.error());
-  if (auto r = Run({"tc", "-n", sw, "-batch", "-"}, SwitchShapers(topology)); !r) return tl::make_unexpected(r.error());
+  if (auto r = Run({"ip", "-n", sw, "-batch", "-"}, SwitchLinks(paths, topology)); !r)
+    return tl::make_unexpected(r.error());
+  if (auto r = Run({"tc", "-n", sw, "-batch", "-"}, SwitchShapers(topology)); !r)
+    return tl::make_unexpected(r.error());
   for (const auto& host : topology.hosts) {
     auto r = Run({"ip", "-n", paths.Netns(host.name), "-batch", "-"}, HostLinks(host));
     if (r) r = Run({"tc", "-n", paths.Netns(host.name), "-batch", "-"}, kHostQueue);
@@ -136,15 +141,18 @@ std::vector<std::string> MissingKernelFeatures() {
   if (!Run({"ip", "netns", "add", ns})) return {"network namespaces (CONFIG_NET_NS)"};
   std::vector<std::string> missing;
   for (const auto& probe : std::vector<Probe>{
-           {"veth (CONFIG_VETH)", {"ip", "-n", ns, "link", "add", "v0", "type", "veth", "peer", "name", "v1"}},
+           {"veth (CONFIG_VETH)",
+            {"ip", "-n", ns, "link", "add", "v0", "type", "veth", "peer", "name", "v1"}},
            {"bridge (CONFIG_BRIDGE)", {"ip", "-n", ns, "link", "add", "br0", "type", "bridge"}},
            {"ifb (CONFIG_IFB)", {"ip", "-n", ns, "link", "add", "i0", "type", "ifb"}},
            {"tbf (CONFIG_NET_SCH_TBF)",
-            {"tc", "-n", ns, "qdisc", "add", "dev", "lo", "root", "tbf", "rate", "1mbit", "burst", "9k", "limit", "9k"}},
+            {"tc", "-n", ns, "qdisc", "add", "dev", "lo", "root", "tbf", "rate", "1mbit", "burst", "9k",
+             "limit", "9k"}},
            {"clsact (CONFIG_NET_SCH_INGRESS)", {"tc", "-n", ns, "qdisc", "add", "dev", "lo", "clsact"}},
            {"u32 and mirred (CONFIG_NET_CLS_U32, CONFIG_NET_ACT_MIRRED)",
-            {"tc", "-n", ns, "filter", "add", "dev", "lo", "ingress", "protocol", "all", "u32", "match", "u32", "0", "0",
-             "action", "mirred", "egress", "redirect", "dev", "lo"}},
+            {"tc",      "-n",       ns,       "filter", "add",      "dev", "lo",
+             "ingress", "protocol", "all",    "u32",    "match",    "u32", "0",
+             "0",       "action",   "mirred", "egress", "redirect", "dev", "lo"}},
        }) {
     if (!Run(probe.argv)) missing.push_back(probe.feature);
   }

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <string>
 
-#include "mlnet/error.h"
 #include "fault/fault.h"
+#include "mlnet/error.h"
 #include "state.h"
 
 namespace mlnet::lab {

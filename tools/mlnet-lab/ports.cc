@@ -3,8 +3,8 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include <linux/if_link.h>
 #include <fmt/format.h>
+#include <linux/if_link.h>
 
 #include <algorithm>
 #include <memory>
@@ -35,8 +35,8 @@ Result<void> Ethtool(std::vector<std::string> settings, const std::string& iface
   return {};
 }
 
-// The end of the veth pair that belongs to the switch. It must receive by NAPI, else XDP_TX of the host is lost:
-// XDP brings that, and takes the segmentation offload of the host's NIC; so does GRO, and leaves it.
+// The end of the veth pair that belongs to the switch. It must receive by NAPI, else XDP_TX of the host is
+// lost: XDP brings that, and takes the segmentation offload of the host's NIC; so does GRO, and leaves it.
 Result<void> SetPort(const Host& host, int ifindex, bool needs_napi, int pass_program) {
   const int err = bpf_xdp_attach(ifindex, pass_program, XDP_FLAGS_DRV_MODE, nullptr);
   if (err != 0) return tl::make_unexpected(ErrnoError("attach XDP to port " + PortName(host.name), -err));
@@ -45,8 +45,10 @@ Result<void> SetPort(const Host& host, int ifindex, bool needs_napi, int pass_pr
 
 Result<void> SetHost(const Paths& paths, const Topology& topology, const Host& host) {
   const char* segmentation = AnyFault(topology, [](const Faults& f) { return f.Any(); }) ? "off" : "on";
-  // Between namespaces checksums are not computed but promised; a receiver would believe the promise for a damaged frame.
-  const char* checksums = AnyFault(topology, [](const Faults& f) { return f.corrupt_ppm != 0; }) ? "off" : "on";
+  // Between namespaces checksums are not computed but promised; a receiver would believe the promise for a
+  // damaged frame.
+  const char* checksums =
+      AnyFault(topology, [](const Faults& f) { return f.corrupt_ppm != 0; }) ? "off" : "on";
   return InNetns(paths.NetnsFile(host.name), [&] {
     return Ethtool({"tx", checksums, "tso", segmentation, "tx-udp-segmentation", segmentation}, "eth0");
   });
@@ -67,7 +69,8 @@ Result<void> SetPorts(const Paths& paths, const Topology& topology, XdpMode mode
       const Host& host = topology.hosts[i];
       const bool single_frames = host.rate_bps != 0 || any_faults;
       const int pass = programs && single_frames ? bpf_program__fd(programs->progs.lab_pass) : -1;
-      if (auto r = SetPort(host, LAB_PORT_IFINDEX + static_cast<int>(i), mode == XdpMode::kOn, pass); !r) return r;
+      if (auto r = SetPort(host, LAB_PORT_IFINDEX + static_cast<int>(i), mode == XdpMode::kOn, pass); !r)
+        return r;
     }
     return {};
   });

@@ -87,7 +87,8 @@ Result<std::string> Run(const std::vector<std::string>& argv, const std::string&
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return ReadAll(out.get());
   if (WIFEXITED(status) && WEXITSTATUS(status) == 127) {
-    return Err(ErrorCode::kUnavailable, fmt::format("cannot run '{}'", argv[0]), "install iproute2 and ethtool");
+    return Err(ErrorCode::kUnavailable, fmt::format("cannot run '{}'", argv[0]),
+               "install iproute2 and ethtool");
   }
   return Err(ErrorCode::kSystem, fmt::format("{}: {}", fmt::join(argv, " "), ReadAll(err.get())));
 }
@@ -153,7 +154,8 @@ void EndProcesses(const std::vector<ProcessId>& ids, std::chrono::milliseconds g
   for (const auto& fd : open) syscall(SYS_pidfd_send_signal, fd.get(), SIGTERM, nullptr, 0);
   const auto deadline = std::chrono::steady_clock::now() + grace;
   for (const auto& fd : open) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     pollfd wait{fd.get(), POLLIN, 0};
     if (poll(&wait, 1, static_cast<int>(std::max<int64_t>(left.count(), 0))) > 0) continue;
     syscall(SYS_pidfd_send_signal, fd.get(), SIGKILL, nullptr, 0);

@@ -105,7 +105,8 @@ Result<void> SaveState(const Paths& paths, const State& state) {
   file.close();
   std::error_code ec;
   if (file) fs::rename(aside, paths.StateFile(), ec);
-  if (!file || ec) return tl::make_unexpected(ErrnoError("write " + paths.StateFile().string(), ec ? ec.value() : EIO));
+  if (!file || ec)
+    return tl::make_unexpected(ErrnoError("write " + paths.StateFile().string(), ec ? ec.value() : EIO));
   return {};
 }
 
@@ -128,7 +129,8 @@ Result<State> LoadState(const Paths& paths) {
 Result<State> LoadReadyState(const Paths& paths) {
   auto state = LoadState(paths);
   if (state && !state->is_ready) {
-    return Err(ErrorCode::kUnavailable, fmt::format("lab '{}' is not up: its 'up' is at work or was killed", paths.lab),
+    return Err(ErrorCode::kUnavailable,
+               fmt::format("lab '{}' is not up: its 'up' is at work or was killed", paths.lab),
                fmt::format("wait for it, or remove it with: mlnet-lab down --name {}", paths.lab));
   }
   return state;
@@ -141,7 +143,8 @@ Result<Fd> LockLab(const Paths& paths) {
   const auto deadline = std::chrono::steady_clock::now() + kLockTimeout;
   while (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     if (std::chrono::steady_clock::now() > deadline) {
-      return Err(ErrorCode::kConflict, fmt::format("another mlnet-lab is at work on lab '{}'", paths.lab), "wait for it to end");
+      return Err(ErrorCode::kConflict, fmt::format("another mlnet-lab is at work on lab '{}'", paths.lab),
+                 "wait for it to end");
     }
     poll(nullptr, 0, 5);
   }

@@ -29,7 +29,9 @@ struct Paths {
   std::filesystem::path Log(const std::string& host) const { return HostDir(host) / "mlnetd.log"; }
   std::filesystem::path Pidfile(const std::string& host) const { return HostDir(host) / "mlnetd.pid"; }
   /// Logs of an `up` that failed, kept until the next `up` or `down` of this name.
-  std::filesystem::path FailedDir() const { return std::filesystem::path("/run/mlnet-lab") / (lab + ".failed"); }
+  std::filesystem::path FailedDir() const {
+    return std::filesystem::path("/run/mlnet-lab") / (lab + ".failed");
+  }
 
   /// ml-LAB-HOST; the switch is the host "switch".
   std::string NetnsPrefix() const { return "ml-" + lab + "-"; }
@@ -48,7 +50,7 @@ enum class XdpMode { kOn, kOff };
 
 struct State {
   Topology topology;
-  bool is_ready = false;     // false: `up` is at work, or died
+  bool is_ready = false;  // false: `up` is at work, or died
   bool has_daemons = true;
   XdpMode xdp = XdpMode::kOn;
 };
@@ -61,8 +63,9 @@ Result<State> LoadState(const Paths& paths);
 /// As LoadState, and kUnavailable unless `up` has finished.
 Result<State> LoadReadyState(const Paths& paths);
 
-/// Exclusive lock of the lab, held while the descriptor lives; kConflict when another process has it. The programs
-/// that this one runs inherit it: what a killed `up` had started still counts as at work until it ends.
+/// Exclusive lock of the lab, held while the descriptor lives; kConflict when another process has it. The
+/// programs that this one runs inherit it: what a killed `up` had started still counts as at work until it
+/// ends.
 Result<Fd> LockLab(const Paths& paths);
 
 Json FaultsToJson(const Faults& faults);

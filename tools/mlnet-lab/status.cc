@@ -33,13 +33,15 @@ void PrintStatus(const Paths& paths, const State& state, bool json) {
     fmt::print("{}\n", status.dump());
     return;
   }
-  fmt::print("lab '{}': {} hosts, MTU {}, XDP {}{}\n", paths.lab, state.topology.hosts.size(), state.topology.mtu,
-             status["xdp"].get<std::string>(), state.is_ready ? "" : ", NOT READY");
+  fmt::print("lab '{}': {} hosts, MTU {}, XDP {}{}\n", paths.lab, state.topology.hosts.size(),
+             state.topology.mtu, status["xdp"].get<std::string>(), state.is_ready ? "" : ", NOT READY");
   fmt::print("{:<12}{:<12}{:<14}{:<12}{:<10}{}\n", "HOST", "ROLE", "ADDRESS", "RATE", "MLNETD", "NETNS");
   for (const auto& h : status["hosts"]) {
-    const std::string pid = h["pid"].is_null() ? (state.has_daemons ? "dead" : "-") : std::to_string(h["pid"].get<int>());
-    fmt::print("{:<12}{:<12}{:<14}{:<12}{:<10}{}\n", h["name"].get<std::string>(), h["role"].get<std::string>(),
-               h["address"].get<std::string>(), FormatRate(h["rate_bps"].get<uint64_t>()), pid, h["netns"].get<std::string>());
+    const std::string pid =
+        h["pid"].is_null() ? (state.has_daemons ? "dead" : "-") : std::to_string(h["pid"].get<int>());
+    fmt::print("{:<12}{:<12}{:<14}{:<12}{:<10}{}\n", h["name"].get<std::string>(),
+               h["role"].get<std::string>(), h["address"].get<std::string>(),
+               FormatRate(h["rate_bps"].get<uint64_t>()), pid, h["netns"].get<std::string>());
   }
 }
 

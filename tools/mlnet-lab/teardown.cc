@@ -24,7 +24,8 @@ std::vector<ProcessId> Daemons(const Paths& paths) {
   return out;
 }
 
-// mlnetd's pins of this lab's hosts: LAB-HOST. A host name has no '-', so LAB cannot be a part of another name.
+// mlnetd's pins of this lab's hosts: LAB-HOST. A host name has no '-', so LAB cannot be a part of another
+// name.
 std::vector<fs::path> PinDirs(const Paths& paths) {
   std::vector<fs::path> out;
   std::error_code ec;

@@ -68,7 +68,8 @@ Result<void> ReadFaults(const YAML::Node& node, const std::string& where, Host& 
 }
 
 Result<Host> ReadHost(const YAML::Node& node, const YAML::Node& defaults, const std::string& where) {
-  if (auto r = CheckKeys(node, where, {"name", "role", "rate", "rack", "faults"}); !r) return tl::make_unexpected(r.error());
+  if (auto r = CheckKeys(node, where, {"name", "role", "rate", "rack", "faults"}); !r)
+    return tl::make_unexpected(r.error());
   Host host;
   if (!node["name"]) return Err(ErrorCode::kInvalidArgument, where + ": name is missing");
   host.name = node["name"].as<std::string>();
@@ -81,14 +82,17 @@ Result<Host> ReadHost(const YAML::Node& node, const YAML::Node& defaults, const 
   if (node["rack"]) host.rack = node["rack"].as<std::string>();
   for (const auto& source : {defaults, node}) {
     if (!source) continue;
-    if (auto r = Read(source, where, "rate", host.rate_bps, ParseRate); !r) return tl::make_unexpected(r.error());
-    if (auto r = ReadFaults(source["faults"], where + ".faults", host); !r) return tl::make_unexpected(r.error());
+    if (auto r = Read(source, where, "rate", host.rate_bps, ParseRate); !r)
+      return tl::make_unexpected(r.error());
+    if (auto r = ReadFaults(source["faults"], where + ".faults", host); !r)
+      return tl::make_unexpected(r.error());
   }
   return host;
 }
 
 Result<Topology> ReadTopology(const YAML::Node& root) {
-  if (auto r = CheckKeys(root, "topology", {"version", "name", "mtu", "seed", "switch", "defaults", "hosts"}); !r) {
+  if (auto r = CheckKeys(root, "topology", {"version", "name", "mtu", "seed", "switch", "defaults", "hosts"});
+      !r) {
     return tl::make_unexpected(r.error());
   }
   if (root["version"] && root["version"].as<int>() != 1) {
@@ -99,12 +103,14 @@ Result<Topology> ReadTopology(const YAML::Node& root) {
   if (root["mtu"]) topology.mtu = root["mtu"].as<uint32_t>();
   if (root["seed"]) topology.seed = root["seed"].as<uint64_t>();
   if (root["switch"]) {
-    if (auto r = CheckKeys(root["switch"], "switch", {"multicast_snooping"}); !r) return tl::make_unexpected(r.error());
+    if (auto r = CheckKeys(root["switch"], "switch", {"multicast_snooping"}); !r)
+      return tl::make_unexpected(r.error());
     topology.multicast_snooping = root["switch"]["multicast_snooping"].as<bool>(false);
   }
   const YAML::Node defaults = root["defaults"];
   if (defaults) {
-    if (auto r = CheckKeys(defaults, "defaults", {"rate", "faults"}); !r) return tl::make_unexpected(r.error());
+    if (auto r = CheckKeys(defaults, "defaults", {"rate", "faults"}); !r)
+      return tl::make_unexpected(r.error());
   }
   if (!root["hosts"] || !root["hosts"].IsSequence()) {
     return Err(ErrorCode::kInvalidArgument, "topology.hosts must be a list of hosts");
@@ -118,10 +124,13 @@ Result<Topology> ReadTopology(const YAML::Node& root) {
 }
 
 Result<void> CheckName(const std::string& kind, const std::string& name, size_t length_max) {
-  const std::string hint = fmt::format("a {} name is a lower-case letter followed by up to {} of a-z 0-9 _", kind, length_max - 1);
+  const std::string hint =
+      fmt::format("a {} name is a lower-case letter followed by up to {} of a-z 0-9 _", kind, length_max - 1);
   if (name.size() > length_max) {
     return Err(ErrorCode::kInvalidArgument,
-               fmt::format("{} name '{}' is too long: {} characters, at most {}", kind, name, name.size(), length_max), hint);
+               fmt::format("{} name '{}' is too long: {} characters, at most {}", kind, name, name.size(),
+                           length_max),
+               hint);
   }
   const bool letters = std::all_of(name.begin(), name.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
@@ -155,10 +164,12 @@ Result<void> CheckLabName(const std::string& name) { return CheckName("lab", nam
 Result<Topology> Finish(Topology topology) {
   if (auto r = CheckLabName(topology.name); !r) return tl::make_unexpected(r.error());
   if (topology.mtu < 576 || topology.mtu > 9000) {
-    return Err(ErrorCode::kInvalidArgument, fmt::format("MTU {} is out of range", topology.mtu), "use 576 to 9000");
+    return Err(ErrorCode::kInvalidArgument, fmt::format("MTU {} is out of range", topology.mtu),
+               "use 576 to 9000");
   }
   if (topology.hosts.empty() || topology.hosts.size() > kHostsMax) {
-    return Err(ErrorCode::kInvalidArgument, fmt::format("a lab has 1 to {} hosts, not {}", kHostsMax, topology.hosts.size()));
+    return Err(ErrorCode::kInvalidArgument,
+               fmt::format("a lab has 1 to {} hosts, not {}", kHostsMax, topology.hosts.size()));
   }
   std::stable_sort(topology.hosts.begin(), topology.hosts.end(),
                    [](const Host& a, const Host& b) { return a.is_aggregator < b.is_aggregator; });
@@ -166,7 +177,8 @@ Result<Topology> Finish(Topology topology) {
   for (size_t i = 0; i < topology.hosts.size(); ++i) {
     Host& host = topology.hosts[i];
     if (auto r = CheckName("host", host.name, 11); !r) return tl::make_unexpected(r.error());
-    if (host.name == "switch") return Err(ErrorCode::kInvalidArgument, "'switch' is the name of the lab's switch, not of a host");
+    if (host.name == "switch")
+      return Err(ErrorCode::kInvalidArgument, "'switch' is the name of the lab's switch, not of a host");
     if (!names.insert(host.name).second) {
       return Err(ErrorCode::kInvalidArgument, fmt::format("host '{}' is named twice", host.name));
     }

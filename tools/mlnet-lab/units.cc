@@ -43,7 +43,8 @@ Result<uint64_t> ParseRate(const std::string& text) {
 
 std::string FormatRate(uint64_t bits_per_second) {
   if (bits_per_second == 0) return "unlimited";
-  for (const auto& [unit, factor] : {std::pair{"gbit", 1'000'000'000ULL}, {"mbit", 1'000'000ULL}, {"kbit", 1'000ULL}}) {
+  for (const auto& [unit, factor] :
+       {std::pair{"gbit", 1'000'000'000ULL}, {"mbit", 1'000'000ULL}, {"kbit", 1'000ULL}}) {
     if (bits_per_second % factor == 0) return fmt::format("{}{}", bits_per_second / factor, unit);
   }
   return fmt::format("{}bit", bits_per_second);

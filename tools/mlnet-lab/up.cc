@@ -73,7 +73,8 @@ Result<Topology> MakeTopology(const Globals& globals, const UpOptions& options, 
   }
   if (!from_file || given("--workers") || given("--aggregators")) {
     if (options.workers < 1 || options.aggregators < 0) {
-      return Err(ErrorCode::kInvalidArgument, "a lab has at least one worker and no negative number of aggregators");
+      return Err(ErrorCode::kInvalidArgument,
+                 "a lab has at least one worker and no negative number of aggregators");
     }
     topology.hosts.clear();
     for (int i = 1; i <= options.workers; ++i) topology.hosts.push_back(Host{.name = fmt::format("w{}", i)});
@@ -100,7 +101,8 @@ Result<void> MountBpffs() {
   struct statfs info;
   if (statfs(Paths::kBpffs, &info) == 0 && info.f_type == kBpffsMagic) return {};
   if (mount("bpffs", Paths::kBpffs, "bpf", 0, "mode=0700") == 0) return {};
-  return tl::make_unexpected(ErrnoError(fmt::format("mount bpffs on {}", Paths::kBpffs), errno, "the kernel needs CONFIG_BPF_SYSCALL"));
+  return tl::make_unexpected(ErrnoError(fmt::format("mount bpffs on {}", Paths::kBpffs), errno,
+                                        "the kernel needs CONFIG_BPF_SYSCALL"));
 }
 
 Result<void> StartDaemons(const Paths& paths, const Topology& topology, bool quiet) {
@@ -115,12 +117,14 @@ Result<void> StartDaemons(const Paths& paths, const Topology& topology, bool qui
   for (size_t i = 0; i < ids.size(); ++i) {
     const Host& host = topology.hosts[i];
     if (auto r = WaitUntilReady(paths, host, ids[i], kReadyTimeout, stop_requested); !r) return r;
-    if (!quiet) fmt::print(stderr, "  {:<11} {:<13} mlnetd ready (pid {})\n", host.name, host.address, ids[i].pid);
+    if (!quiet)
+      fmt::print(stderr, "  {:<11} {:<13} mlnetd ready (pid {})\n", host.name, host.address, ids[i].pid);
   }
   return {};
 }
 
-// Everything between the creation of the lab's folder and its last state; the caller cleans up after an error.
+// Everything between the creation of the lab's folder and its last state; the caller cleans up after an
+// error.
 Result<void> Build(const Paths& paths, State& state, bool quiet) {
   if (auto r = SaveState(paths, state); !r) return r;
   if (!quiet) fmt::print(stderr, "lab '{}': {} hosts\n", paths.lab, state.topology.hosts.size());
@@ -128,7 +132,8 @@ Result<void> Build(const Paths& paths, State& state, bool quiet) {
   if (auto r = BuildNetwork(paths, state.topology); !r) {
     const auto missing = MissingKernelFeatures();
     if (missing.empty()) return r;
-    return Err(ErrorCode::kUnsupported, fmt::format("this kernel lacks {}", fmt::join(missing, ", ")), r.error().message);
+    return Err(ErrorCode::kUnsupported, fmt::format("this kernel lacks {}", fmt::join(missing, ", ")),
+               r.error().message);
   }
   if (auto r = SetPorts(paths, state.topology, XdpMode::kOn); !r) return r;
   if (stop_requested) return Err(ErrorCode::kCancelled, "interrupted");
@@ -153,7 +158,8 @@ Error CleanUp(const Paths& paths, const Topology& topology, Error error) {
     any = true;
   }
   if (any) error.message += fmt::format("\nlogs: {}", paths.FailedDir().string());
-  if (auto r = TearDown(paths); !r) error.message += fmt::format("\nand cleaning up failed: {}", r.error().ToString());
+  if (auto r = TearDown(paths); !r)
+    error.message += fmt::format("\nand cleaning up failed: {}", r.error().ToString());
   return error;
 }
 
@@ -188,9 +194,12 @@ void AddUpCommand(CLI::App& app, Globals& globals) {
   auto options = std::make_shared<UpOptions>();
   auto* command = app.add_subcommand("up", "Start a lab: namespaces, links, and a mlnetd on every host");
   command->add_option("--workers", options->workers, "Worker hosts w1, w2, ...")->capture_default_str();
-  command->add_option("--aggregators", options->aggregators, "Aggregator hosts a1, a2, ...")->capture_default_str();
-  command->add_option("--rate", options->rate, "Rate of each worker's link, each direction; 'unlimited'")->capture_default_str();
-  command->add_option("--agg-rate", options->aggregator_rate, "Rate of each aggregator's link")->capture_default_str();
+  command->add_option("--aggregators", options->aggregators, "Aggregator hosts a1, a2, ...")
+      ->capture_default_str();
+  command->add_option("--rate", options->rate, "Rate of each worker's link, each direction; 'unlimited'")
+      ->capture_default_str();
+  command->add_option("--agg-rate", options->aggregator_rate, "Rate of each aggregator's link")
+      ->capture_default_str();
   command->add_option("--mtu", options->mtu, "MTU of all links")->capture_default_str();
   command->add_option("--loss", options->loss, "Percent of frames lost, on every link and direction");
   command->add_option("--dup", options->duplicate, "Percent of frames duplicated");
