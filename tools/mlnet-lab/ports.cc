@@ -35,12 +35,12 @@ Result<void> Ethtool(std::vector<std::string> settings, const std::string& iface
   return {};
 }
 
-// The end of the veth pair that belongs to the switch. It must receive by NAPI, else XDP_TX of the host is
-// lost: XDP brings that, and takes the segmentation offload of the host's NIC; so does GRO, and leaves it.
-Result<void> SetPort(const Host& host, int ifindex, bool needs_napi, int pass_program) {
+// The end of the veth pair that belongs to the switch. It needs an XDP program of its own, else XDP_TX of the
+// host is lost without a trace; GRO is enough for a redirect only.
+Result<void> SetPort(const Host& host, int ifindex, int pass_program) {
   const int err = bpf_xdp_attach(ifindex, pass_program, XDP_FLAGS_DRV_MODE, nullptr);
   if (err != 0) return tl::make_unexpected(ErrnoError("attach XDP to port " + PortName(host.name), -err));
-  return Ethtool({"gro", needs_napi && pass_program < 0 ? "on" : "off"}, PortName(host.name));
+  return Ethtool({"gro", "off"}, PortName(host.name));
 }
 
 Result<void> SetHost(const Paths& paths, const Topology& topology, const Host& host) {
@@ -63,14 +63,10 @@ Result<void> SetPorts(const Paths& paths, const Topology& topology, XdpMode mode
     programs.reset(fault::open_and_load());
     if (!programs) return tl::make_unexpected(ErrnoError("load the lab's XDP program", errno));
   }
-  const bool any_faults = AnyFault(topology, [](const Faults& f) { return f.Any(); });
+  const int pass = programs ? bpf_program__fd(programs->progs.lab_pass) : -1;
   auto result = InNetns(paths.NetnsFile(Paths::kSwitch), [&]() -> Result<void> {
     for (size_t i = 0; i < topology.hosts.size(); ++i) {
-      const Host& host = topology.hosts[i];
-      const bool single_frames = host.rate_bps != 0 || any_faults;
-      const int pass = programs && single_frames ? bpf_program__fd(programs->progs.lab_pass) : -1;
-      if (auto r = SetPort(host, LAB_PORT_IFINDEX + static_cast<int>(i), mode == XdpMode::kOn, pass); !r)
-        return r;
+      if (auto r = SetPort(topology.hosts[i], LAB_PORT_IFINDEX + static_cast<int>(i), pass); !r) return r;
     }
     return {};
   });

@@ -10,9 +10,8 @@ namespace mlnet::lab {
 /// Errors are reported as values; libbpf shall not print them as well.
 void SilenceLibbpf();
 
-/// kOn: hosts may run XDP; frames they send by XDP_TX or redirect arrive. A link that is limited, and every
-/// link of a lab with faults, carries single frames; an unlimited one also super-packets, which cost less
-/// CPU. kOff: plain ports as TCP peers know them, with segmentation offload. With `corrupt` anywhere, hosts
+/// kOn: hosts may run XDP; frames they send by XDP_TX or redirect arrive, and links carry single frames.
+/// kOff: plain ports as TCP peers know them, with segmentation offload. With `corrupt` anywhere, hosts
 /// compute real checksums. Call it again whenever mode or faults change.
 Result<void> SetPorts(const Paths& paths, const Topology& topology, XdpMode mode);
 
