@@ -82,6 +82,30 @@ TEST(UpDown, leaves_nothing_behind) {
   });
 }
 
+// The real daemons: they answer, let go of the NIC and take it again, and one that was killed leaves no pins.
+TEST(UpDown, daemons_answer_and_leave_no_pins) {
+  std::string name;
+  {
+    const Lab lab({"--workers", "2"});
+    name = lab.name();
+    EXPECT_EQ(EntriesOf("/sys/fs/bpf/mlnet", name + "-").size(), 3u);
+    const auto program_on = [&](const char* host) {
+      return lab.Exec(host, {"ip", "-o", "link", "show", "eth0"}).out.find("prog/xdp") != std::string::npos;
+    };
+    EXPECT_TRUE(program_on("w1") && program_on("a1"));
+    EXPECT_EQ(RunLab({"--name", name, "xdp", "off"}).exit_code, 0);
+    EXPECT_FALSE(program_on("w1") || program_on("a1"));
+    EXPECT_EQ(RunLab({"--name", name, "xdp", "on"}).exit_code, 0);
+    EXPECT_TRUE(program_on("w1") && program_on("a1"));
+    const pid_t daemon = lab.HostStatus("w2")["pid"].get<pid_t>();
+    ASSERT_EQ(kill(daemon, SIGKILL), 0);
+    EXPECT_TRUE(WaitFor([&] {
+      return Json::parse(RunLab({"-j", "--name", name, "status"}).out)["hosts"][1]["pid"].is_null();
+    }));
+  }
+  EXPECT_THAT(TracesOf(name), IsEmpty());
+}
+
 TEST(UpDown, down_ends_processes_inside_and_only_those) {
   auto lab =
       std::make_unique<Lab>(std::vector<std::string>{"--no-daemons", "--workers", "1", "--aggregators", "0"});

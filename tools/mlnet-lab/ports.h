@@ -10,9 +10,10 @@ namespace mlnet::lab {
 /// Errors are reported as values; libbpf shall not print them as well.
 void SilenceLibbpf();
 
-/// kOn: hosts may run XDP; frames they send by XDP_TX or redirect arrive, and links carry single frames.
-/// kOff: plain ports as TCP peers know them, with segmentation offload. With `corrupt` anywhere, hosts
-/// compute real checksums. Call it again whenever mode or faults change.
+/// kOn: XDP_PASS on every port, which hosts that run XDP need (frames they send by XDP_TX are lost
+/// otherwise); with it every frame on a link is a single frame. kOff: plain ports as TCP peers know them,
+/// with segmentation offload, unless the lab has faults. With `corrupt` anywhere, hosts compute real
+/// checksums. Call it again whenever mode or faults change.
 Result<void> SetPorts(const Paths& paths, const Topology& topology, XdpMode mode);
 
 }  // namespace mlnet::lab
