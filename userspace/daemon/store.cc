@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/store.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include <filesystem>
 
+#include "base/errno_error.h"
+#include "base/fd.h"
 #include "daemon/sqlite.h"
 
 namespace mlnet::daemon {
@@ -76,6 +81,22 @@ Result<void> WriteJob(sqlite3* db, const std::string& name, const std::optional<
   return statement->Run();
 }
 
+// The switch to WAL fails with "database is locked" at once, whatever the busy timeout, when another daemon is
+// at it. Daemons that start together therefore take turns; the lock file stays, as an empty file beside the store.
+Result<Fd> TakeTurn(const std::string& path) {
+  const std::string lock_path = path + ".lock";
+  Fd lock(::open(lock_path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0660));
+  int rc = -1;
+  if (lock) {
+    while ((rc = ::flock(lock.get(), LOCK_EX)) != 0 && errno == EINTR) continue;
+  }
+  if (rc != 0) {
+    return tl::make_unexpected(
+        ErrnoError("store: lock " + lock_path, errno, "check the file's folder, its owner and free space"));
+  }
+  return lock;
+}
+
 std::string Text(const std::optional<JobView>& view) { return view ? Json(*view).dump() : ""; }
 
 }  // namespace
@@ -86,6 +107,8 @@ Result<Store> Store::Open(const std::string& path) {
   std::error_code ec;
   const auto folder = std::filesystem::path(path).parent_path();
   if (!folder.empty()) std::filesystem::create_directories(folder, ec);
+  const auto turn = TakeTurn(path);
+  if (!turn) return tl::make_unexpected(turn.error());
   sqlite3* raw = nullptr;
   const int rc = sqlite3_open_v2(path.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX, nullptr);
   Store store(raw);

@@ -189,6 +189,25 @@ TEST(store, concurrent_daemons_never_lose_an_update) {
   EXPECT_EQ(Open(path).Load()->jobs[0].job.world_size, kThreads * kRounds);
 }
 
+TEST(store, daemons_that_start_at_once_all_open_it) {
+  constexpr int kRounds = 20, kDaemons = 6;
+  for (int round = 0; round < kRounds; ++round) {
+    const test::TempFolder folder;
+    const std::string path = folder / "store.db";
+    std::atomic<int> waiting{kDaemons};
+    std::vector<std::string> errors(kDaemons);
+    std::vector<std::thread> daemons;
+    for (int i = 0; i < kDaemons; ++i) {
+      daemons.emplace_back([&, i] {
+        for (--waiting; waiting > 0;) std::this_thread::yield();
+        if (auto store = Store::Open(path); !store) errors[static_cast<size_t>(i)] = store.error().ToString();
+      });
+    }
+    for (std::thread& daemon : daemons) daemon.join();
+    for (const std::string& error : errors) ASSERT_EQ(error, "") << "round " << round;
+  }
+}
+
 TEST(store, file_that_is_no_database_is_an_error) {
   const test::TempFolder folder;
   const std::string path = folder / "store.db";
