@@ -82,6 +82,24 @@ TEST(UpDown, leaves_nothing_behind) {
   });
 }
 
+// A parameter of the whole kernel: other labs may be up, so only what this test can know is asserted.
+TEST(UpDown, htb_hysteresis_is_borrowed_and_given_back_with_the_last_lab) {
+  constexpr const char* kParameter = "/sys/module/sch_htb/parameters/htb_hysteresis";
+  const auto value = [] {
+    std::string word;
+    std::ifstream(kParameter) >> word;
+    return word;
+  };
+  const std::string before = value();
+  {
+    const Lab first({"--no-daemons", "--rate", "100mbit"});
+    EXPECT_EQ(value(), "1");
+    { const Lab second({"--no-daemons", "--rate", "100mbit"}); }
+    EXPECT_EQ(value(), "1") << "the first lab still uses it";
+  }
+  EXPECT_EQ(value(), before);
+}
+
 // The real daemons: they answer, let go of the NIC and take it again, and one that was killed leaves no pins.
 TEST(UpDown, daemons_answer_and_leave_no_pins) {
   std::string name;

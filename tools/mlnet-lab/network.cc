@@ -9,12 +9,13 @@
 #include <fstream>
 
 #include "base/errno_error.h"
+#include "hysteresis.h"
 #include "netns.h"
 
 namespace mlnet::lab {
 namespace {
 
-// A burst must hold one segmentation-offload super-packet, or tbf would cut every one of them in software;
+// A burst must hold one segmentation-offload super-packet, or each would wait for the one before to be paid;
 // and it must fit the 256-frame ring of a veth whose NIC runs XDP.
 constexpr uint64_t kBurstBytesMin = 80 * 1024;
 constexpr uint64_t kBurstBytesMax = 256 * 1024;
@@ -62,6 +63,15 @@ std::string SwitchLinks(const Paths& paths, const Topology& topology) {
   return out + "link set br0 up\n";
 }
 
+// One class for everything. htb with hysteresis (hysteresis.h) instead of tbf, which arms a timer per packet.
+std::string Shaper(const std::string& device, uint64_t rate_bps, const Shaping& shaping) {
+  return fmt::format(
+      "qdisc add dev {0} root handle 1: htb default 1\n"
+      "class add dev {0} parent 1: classid 1:1 htb rate {1}bit burst {2} cburst {2} quantum 60000\n"
+      "qdisc add dev {0} parent 1:1 bfifo limit {3}\n",
+      device, rate_bps, shaping.burst_bytes, shaping.queue_bytes);
+}
+
 std::string SwitchShapers(const Topology& topology) {
   std::string out;
   for (const auto& host : topology.hosts) {
@@ -73,10 +83,7 @@ std::string SwitchShapers(const Topology& topology) {
       out += fmt::format("qdisc add dev {} root bfifo limit {}\n", port, shaping.queue_bytes);
       continue;
     }
-    const std::string tbf = fmt::format("root tbf rate {}bit burst {} limit {}", host.rate_bps,
-                                        shaping.burst_bytes, shaping.queue_bytes);
-    out += fmt::format("qdisc add dev {} {}\n", port, tbf);
-    out += fmt::format("qdisc add dev {} {}\n", ShaperName(host.name), tbf);
+    out += Shaper(port, host.rate_bps, shaping) + Shaper(ShaperName(host.name), host.rate_bps, shaping);
     out += fmt::format(
         "filter add dev {} ingress prio 20 protocol all u32 match u32 0 0 "
         "action mirred egress redirect dev {}\n",
@@ -124,6 +131,7 @@ Result<void> BuildNetwork(const Paths& paths, const Topology& topology) {
     return tl::make_unexpected(r.error());
   if (auto r = Run({"tc", "-n", sw, "-batch", "-"}, SwitchShapers(topology)); !r)
     return tl::make_unexpected(r.error());
+  BorrowHysteresis();
   for (const auto& host : topology.hosts) {
     auto r = Run({"ip", "-n", paths.Netns(host.name), "-batch", "-"}, HostLinks(host));
     if (r) r = Run({"tc", "-n", paths.Netns(host.name), "-batch", "-"}, kHostQueue);
@@ -145,9 +153,7 @@ std::vector<std::string> MissingKernelFeatures() {
             {"ip", "-n", ns, "link", "add", "v0", "type", "veth", "peer", "name", "v1"}},
            {"bridge (CONFIG_BRIDGE)", {"ip", "-n", ns, "link", "add", "br0", "type", "bridge"}},
            {"ifb (CONFIG_IFB)", {"ip", "-n", ns, "link", "add", "i0", "type", "ifb"}},
-           {"tbf (CONFIG_NET_SCH_TBF)",
-            {"tc", "-n", ns, "qdisc", "add", "dev", "lo", "root", "tbf", "rate", "1mbit", "burst", "9k",
-             "limit", "9k"}},
+           {"htb (CONFIG_NET_SCH_HTB)", {"tc", "-n", ns, "qdisc", "add", "dev", "lo", "root", "htb"}},
            {"clsact (CONFIG_NET_SCH_INGRESS)", {"tc", "-n", ns, "qdisc", "add", "dev", "lo", "clsact"}},
            {"u32 and mirred (CONFIG_NET_CLS_U32, CONFIG_NET_ACT_MIRRED)",
             {"tc",      "-n",       ns,       "filter", "add",      "dev", "lo",

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/errno_error.h"
+#include "hysteresis.h"
 #include "netns.h"
 #include "process.h"
 
@@ -55,6 +56,7 @@ Result<void> TearDown(const Paths& paths) {
     fs::remove_all(dir, ec);
     if (ec && result) result = tl::make_unexpected(ErrnoError("remove " + dir.string(), ec.value()));
   }
+  ReturnHysteresis();
   return result;
 }
 
