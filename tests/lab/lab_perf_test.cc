@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // mlnet-lab perf end to end: real daemons, real kernel, real faults. Every collective is checked against sums
 // that each rank computes for itself; nothing may be summed in user space.
+#include <cstdlib>
+#include <thread>
+
 #include "lab/lab_fixture.h"
 
 namespace mlnet::lab_test {
@@ -62,6 +65,42 @@ INSTANTIATE_TEST_SUITE_P(Labs, PerfUnderFaults,
                                          FaultCase{"four_workers", "4", "1"},
                                          FaultCase{"two_ranks_per_host", "2", "2"}),
                          [](const auto& param_info) { return std::string(param_info.param.name); });
+
+// The aggregator's sums are the kernel's: its program is native, and no process there listens on the data port.
+TEST(Perf, WhileItRunsTheAggregatorIsNativeAndNoProcessHasTheDataPort) {
+  const Lab lab({"--workers", "2", "--aggregators", "1"});
+  Json result;
+  std::thread run([&] { result = Perf(lab, {"--sizes", "16M", "--iters", "6", "--check"}); });
+  const auto contributions = [&] {
+    const Output stats = lab.Exec("a1", {(LabProgram().parent_path() / "mlnetctl").string(), "-j", "stats"});
+    const Json json = Json::parse(stats.out, nullptr, false);
+    return json.is_object() ? json["contributions"].get<uint64_t>() : 0;
+  };
+  EXPECT_TRUE(WaitFor([&] { return contributions() > 1000; }));
+  const std::string programs = lab.Exec("a1", {"bpftool", "net", "show", "dev", "eth0"}).out;
+  const std::string sockets = lab.Exec("a1", {"ss", "-Huan", "sport", "=", ":28012"}).out;
+  const uint64_t at_look = contributions();
+  run.join();
+  EXPECT_GT(contributions(), at_look) << "it was over before it was looked at";
+  EXPECT_THAT(programs, HasSubstr("eth0(2) driver id"));
+  EXPECT_EQ(sockets, "");
+  EXPECT_EQ(result["rows"][0]["wrong"], 0);
+}
+
+// The long form (tools/check --long): 8 hosts, 16 ranks, up to 64 MiB, every link with every fault.
+TEST(Perf, LongSweepUnderFaults) {
+  if (const char* is_long = getenv("MLNET_LONG"); is_long == nullptr || std::string(is_long) != "1") return;
+  const Lab lab({"--workers", "8", "--aggregators", "1", "--loss", "1", "--dup", "1", "--reorder", "1"});
+  for (const std::string ranks_per_host : {"1", "2"}) {
+    const Json result = Perf(lab, {"--counts", "1,7,353,100003,1048577,16777216", "--ranks-per-host", ranks_per_host,
+                                   "--iters", "1", "--warmup", "0", "--check", "--timeout", "300"});
+    ASSERT_EQ(result["rows"].size(), 6u);
+    for (const Json& row : result["rows"]) {
+      EXPECT_EQ(row["wrong"], 0) << row.dump();
+      EXPECT_EQ(row["summed_in_user_space"], 0) << row.dump();
+    }
+  }
+}
 
 #ifdef MLNET_HAS_PEERS
 TEST(Perf, PeersTakeTurnsOnTheSameLinksAndXdpComesBack) {
