@@ -39,13 +39,13 @@ void MeasureBlocks(const float* HWY_RESTRICT x, size_t blocks, uint32_t* largest
 }
 
 void QuantizeBlocks(const float* HWY_RESTRICT x, size_t blocks, const float* first, const float* second,
-                    int32_t range, uint32_t* HWY_RESTRICT lanes) {
+                    uint32_t range, uint32_t* HWY_RESTRICT lanes) {
   const hn::CappedTag<float, kBlockElements> df;
   const hn::RebindToSigned<decltype(df)> di;
   const hn::RebindToUnsigned<decltype(df)> du;
-  const auto low = hn::Set(di, -range);
-  const auto high = hn::Set(di, range - 1);
-  const auto bias = hn::Set(du, static_cast<uint32_t>(range));
+  const auto low = hn::Set(di, static_cast<int32_t>(0U - range));
+  const auto high = hn::Set(di, static_cast<int32_t>(range - 1U));
+  const auto bias = hn::Set(du, range);
   for (size_t b = 0; b < blocks; ++b) {
     const auto a = hn::Set(df, first[b]);
     const auto c = hn::Set(df, second[b]);
@@ -111,7 +111,7 @@ void Quantize(std::span<const float> x, const PacketExps& common, int log2_range
     first[b] = std::ldexp(1.0F, shift / 2);
     second[b] = std::ldexp(1.0F, shift - shift / 2);
   }
-  const auto range = static_cast<int32_t>(1U << log2_range);
+  const uint32_t range = 1U << log2_range;
   size_t total = 0;
   OverBlocks(x, [&](const float* from, size_t at, size_t blocks) {
     HWY_DYNAMIC_DISPATCH(QuantizeBlocks)
@@ -120,7 +120,7 @@ void Quantize(std::span<const float> x, const PacketExps& common, int log2_range
   });
   for (size_t b = 0; b < total; ++b) {
     if (common[2 * b] != kExpNonFinite && common[2 * b] != 0) continue;
-    std::fill_n(lanes + b * kBlockElements, kBlockElements, static_cast<uint32_t>(range));
+    std::fill_n(lanes + b * kBlockElements, kBlockElements, range);
   }
 }
 
