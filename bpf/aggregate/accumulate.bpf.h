@@ -18,6 +18,14 @@ static __always_inline __u64 word_combine(__u8 op, __u64 a, __u64 b)
 		return max8x8(a, b);
 	case MLNET_OP_OR:
 		return a | b;
+	case MLNET_OP_MAX16:
+		return max16x4(a, b);
+	case MLNET_OP_MAX32:
+		return max32x2(a, b);
+	case MLNET_OP_MAX64:
+		return a > b ? a : b;
+	case MLNET_OP_XOR:
+		return a ^ b;
 	default:
 		return a + b;
 	}
@@ -52,8 +60,16 @@ static __always_inline void words_add(struct mlnet_words *words, const struct pk
 		WORDS_COMBINE(p, words, MLNET_OP_ADD32);
 	else if (p->op == MLNET_OP_MAX8)
 		WORDS_COMBINE(p, words, MLNET_OP_MAX8);
-	else
+	else if (p->op == MLNET_OP_OR)
 		WORDS_COMBINE(p, words, MLNET_OP_OR);
+	else if (p->op == MLNET_OP_MAX16)
+		WORDS_COMBINE(p, words, MLNET_OP_MAX16);
+	else if (p->op == MLNET_OP_MAX32)
+		WORDS_COMBINE(p, words, MLNET_OP_MAX32);
+	else if (p->op == MLNET_OP_MAX64)
+		WORDS_COMBINE(p, words, MLNET_OP_MAX64);
+	else
+		WORDS_COMBINE(p, words, MLNET_OP_XOR);
 }
 
 /* The slot's words into the packet. */
@@ -76,10 +92,16 @@ static __always_inline __u64 words_sum(const struct pkt *p, struct mlnet_words *
 	return sum;
 }
 
-static __always_inline void exps_merge(struct mlnet_set *set, const struct trailer_words *t)
+static __always_inline void exps_merge(struct mlnet_set *set, const struct trailer_words *t, __u8 op_wire)
 {
 	if (!(t->e0 | t->e1 | t->e2)) /* also what integer traffic carries */
 		return;
+	if ((op_wire & 0xf) == MLNET_WIRE_FLOAT64) {
+		st64(set->exps, max16x4(ld64(set->exps), t->e0));
+		st64(set->exps + 8, max16x4(ld64(set->exps + 8), t->e1));
+		st48(set->exps + 16, max16x4(ld48(set->exps + 16), t->e2));
+		return;
+	}
 	st64(set->exps, max8x8(ld64(set->exps), t->e0));
 	st64(set->exps + 8, max8x8(ld64(set->exps + 8), t->e1));
 	st48(set->exps + 16, max8x8(ld48(set->exps + 16), t->e2));
@@ -91,7 +113,7 @@ static __always_inline void set_contribute(struct mlnet_set *set, struct mlnet_w
 {
 	set->contributed |= 1ULL << (p->child & 63);
 	set->flags |= p->flags & MLNET_F_OR_MASK;
-	exps_merge(set, t);
+	exps_merge(set, t, p->op_wire);
 	if (p->flags & MLNET_F_NO_DATA)
 		return;
 	set->weight += t->weight;

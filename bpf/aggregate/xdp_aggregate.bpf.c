@@ -152,7 +152,7 @@ static __always_inline enum mlnet_verdict contribution(struct xdp_md *ctx, struc
 	verdict = child_admit(p, node);
 	if (verdict)
 		return verdict;
-	if (p->op > MLNET_OP_OR)
+	if (p->op >= MLNET_OP_COUNT)
 		return MLNET_V_DROP_UNSUPPORTED;
 	slot = bpf_map_lookup_elem(&ml_slots, &slot_key);
 	words_map = bpf_map_lookup_elem(&ml_words, &words_id);

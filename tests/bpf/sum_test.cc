@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stages 3 to 5 of the packet path: contributions become one right result.
+#include <cstring>
 #include <numeric>
 
 #include "bpf/fixture.h"
@@ -87,6 +88,53 @@ TEST_F(SumTest, max8_takes_the_larger_byte_and_recomputes_the_check_word) {
   }
   const Parsed result = ParseFrame(last.frame);
   EXPECT_EQ(result.frame.words, std::vector<uint64_t>(32, 0xffff8080030303ffULL));
+  EXPECT_TRUE(result.check_ok);
+}
+
+// The three words of the children, and by hand what each operation makes of them, lane by lane.
+TEST_F(SumTest, every_other_operation_works_on_its_own_lanes) {
+  struct Case {
+    mlnet_op op;
+    uint64_t words[kChildren];
+    uint64_t expected;
+  };
+  const Case cases[] = {
+      {MLNET_OP_MAX16, {0x00ff7fff80000001, 0x01008000ffff0000, 0x00fe8001fffe0002}, 0x01008001ffff0002},
+      {MLNET_OP_MAX32, {0x00ffffff80000000, 0x010000007fffffff, 0x0000000180000001}, 0x0100000080000001},
+      {MLNET_OP_MAX64, {0x7fffffffffffffff, 0x8000000000000000, 0x00000000ffffffff}, 0x8000000000000000},
+      {MLNET_OP_XOR, {0xff00ff00ff00ff00, 0x0ff00ff00ff00ff0, 0x1000000000000001}, 0xe0f0f0f0f0f0f0f1},
+  };
+  uint64_t seq = 0;
+  for (const Case& c : cases) {
+    RunResult last;
+    for (uint8_t child = 0; child < kChildren; ++child) {
+      Frame f = Contribution(child, seq, 1);
+      f.op = c.op;
+      f.wire = MLNET_WIRE_KEYS;
+      f.Words(std::vector<uint64_t>(16, c.words[child]));
+      last = host_->Run(f);
+    }
+    const Parsed result = ParseFrame(last.frame);
+    EXPECT_EQ(result.frame.words, std::vector<uint64_t>(16, c.expected)) << "operation " << c.op;
+    EXPECT_TRUE(result.check_ok);
+    ++seq;
+  }
+}
+
+TEST_F(SumTest, exponents_of_float64_merge_as_16_bit_lanes) {
+  RunResult last;
+  const uint16_t exps[kChildren] = {0x01ff, 0x0200, 0x00ff};  // by bytes the maximum would be 0x02ff
+  for (uint8_t c = 0; c < kChildren; ++c) {
+    Frame f = Contribution(c, 0, 2);
+    f.wire = MLNET_WIRE_FLOAT64;
+    for (size_t i = 0; i < f.exps.size(); i += 2) std::memcpy(&f.exps[i], &exps[(c + i / 2) % kChildren], 2);
+    last = host_->Run(f);
+  }
+  const Parsed result = ParseFrame(last.frame);
+  for (size_t i = 0; i < result.frame.exps.size(); i += 2) {
+    EXPECT_EQ(result.frame.exps[i], 0x00) << i;
+    EXPECT_EQ(result.frame.exps[i + 1], 0x02) << i;
+  }
   EXPECT_TRUE(result.check_ok);
 }
 

@@ -26,7 +26,7 @@
 #define MLNET_ABI_VERSION 1 /* of everything in this file; part of the pin path */
 
 #define MLNET_JOBS_MAX 65536
-#define MLNET_SLOTS_MAX 16384 /* default size of ml_slots; mlnetd may set another before loading */
+#define MLNET_SLOTS_MAX 65536 /* default size of ml_slots; mlnetd may set another before loading */
 #define MLNET_WORDS_MAPS_MAX 1024
 #define MLNET_INBOXES_MAX 1024
 #define MLNET_RINGS_MAX 4096

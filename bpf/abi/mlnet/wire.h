@@ -21,6 +21,8 @@
 #define MLNET_BLOCKS_MAX 11 /* blocks of a full packet at MTU 1500, IPv4, no tags */
 #define MLNET_WORDS_MAX 176 /* MLNET_BLOCKS_MAX * MLNET_BLOCK_WORDS */
 #define MLNET_EXPS_BYTES 22 /* two bytes a block */
+#define MLNET_BLOCK64_BYTES 256 /* a block of 64-bit lanes */
+#define MLNET_BLOCKS64_MAX 5 /* of them in a packet: 160 words, 20 bytes of exponents */
 #define MLNET_CHILDREN_MAX 64
 #define MLNET_CLASSES_MAX 8
 #define MLNET_STREAMS_MAX 2 /* 0 main, 1 fix-up */
@@ -46,8 +48,13 @@ enum mlnet_type {
 enum mlnet_op {
 	MLNET_OP_ADD64 = 0, /* 64-bit adds: biased lanes, int64, raw words with one contributor */
 	MLNET_OP_ADD32 = 1, /* two int32 lanes a word, each wrapping on its own */
-	MLNET_OP_MAX8 = 2,  /* bytewise unsigned maximum: probes */
+	MLNET_OP_MAX8 = 2,  /* bytewise unsigned maximum: probes, 8-bit keys */
 	MLNET_OP_OR = 3,    /* bitwise or */
+	MLNET_OP_MAX16 = 4, /* unsigned maximum of four lanes: probes of float64, 16-bit keys */
+	MLNET_OP_MAX32 = 5, /* of two lanes */
+	MLNET_OP_MAX64 = 6, /* of the word */
+	MLNET_OP_XOR = 7,   /* bitwise exclusive or */
+	MLNET_OP_COUNT = 8, /* first value that means nothing */
 };
 
 /* Low nibble of mlnet_hdr.op_wire: what the words mean to the ranks; the kernel only compares it. */
@@ -60,6 +67,10 @@ enum mlnet_wire {
 	MLNET_WIRE_INT64 = 5,   /* one plain int64 lane */
 	MLNET_WIRE_EXPS = 6,    /* probe: block exponent pairs of the packets it covers */
 	MLNET_WIRE_BIASED64 = 7, /* one biased 64-bit lane (wide blocks) */
+	MLNET_WIRE_FLOAT64 = 8, /* one biased 64-bit lane; the trailer's exponents have 16 bits */
+	MLNET_WIRE_BITS = 9,    /* bits that mean something each: bitwise operations, non-finite marks */
+	MLNET_WIRE_KEYS = 10,   /* keys whose unsigned order is that of the values: minimum and maximum */
+	MLNET_WIRE_UINT = 11,   /* small integers in lanes twice their size, which cannot carry */
 };
 
 /* mlnet_hdr.flags */
@@ -100,7 +111,7 @@ struct mlnet_trailer {
 
 /*
  * Check word (rule 6): S(payload) + mix, modulo 2^64.
- *   S    ADD64, MAX8, OR: the sum of the payload words; ADD32: the two lanes summed apart.
+ *   S    ADD32: the two lanes summed apart; all other operations: the sum of the payload words.
  *   mix  sum over i of w[i] * MLNET_MIX_K(i), plus MLNET_MIX_K(MLNET_MIX_WORDS), where w is
  *        header bytes 0-7, 8-15, 16-21; bitmap; weight + 2^16 * reserved; exps 0-7, 8-15, 16-21
  *        (each zero-extended). Odd multipliers: one changed field always shows.
@@ -109,10 +120,13 @@ struct mlnet_trailer {
 #define MLNET_MIX_K(i) (0x9e3779b97f4a7c15ULL * (2ULL * (i) + 1ULL))
 
 /*
- * Exponent pair of a block, byte 2b the largest, byte 2b+1 the smallest; both merge by maximum.
+ * Exponent pair of a block, byte 2b the largest, byte 2b+1 the smallest; both merge by maximum. Elements
+ * that are not finite do not count; MLNET_F_NONFINITE tells of them.
  *   largest   0: all zero; 1..254: biased float32 exponent of the largest magnitude (subnormals
- *             count as 1); 255: a non-finite element
+ *             count as 1)
  *   smallest  0: all zero; else 255 - biased exponent of the smallest non-zero magnitude
+ * MLNET_WIRE_FLOAT64: a block is MLNET_BLOCK64_BYTES, and both have 16 bits, at 4b and 4b+2: 1..2046 and
+ * 2047 - exponent.
  * A probe packet carries the pairs of MLNET_PROBE_COVERS data packets, MLNET_EXPS_BYTES each.
  */
 #define MLNET_PROBE_COVERS 64 /* MLNET_WORDS_MAX * 8 / MLNET_EXPS_BYTES */

@@ -23,7 +23,7 @@ TEST(config, empty_file_gives_the_defaults) {
   EXPECT_EQ(config->host, "box");
   EXPECT_EQ(config->instance, "box");
   EXPECT_EQ(config->port, 28012);
-  EXPECT_EQ(config->slots, 16384u);
+  EXPECT_EQ(config->slots, 65536u);
   EXPECT_EQ(config->socket_mode, 0660u);
   EXPECT_EQ(config->group_base, 0xef4d0000u);
   EXPECT_EQ(config->group_bits, 16);
