@@ -169,7 +169,7 @@ void Daemon::Stop() {
   for (const control::JobView& view : snapshot_.jobs) {
     if (IsActive(view.job) && Involves(view.job.plan, config_.host)) FailJob(view, stopping, {});
   }
-  if (auto snapshot = store_.Load()) snapshot_ = std::move(*snapshot);
+  Refresh();
   ServeSessions();
   while (!sessions_.empty()) EndSession(sessions_.begin()->first, /*orderly=*/true);
   while (!jobs_.all().empty()) Uninstall(jobs_.all().begin()->first);

@@ -58,6 +58,7 @@ class Daemon : private rpc::ServerHandler {
 
   // reconcile.cc
   void Pass();
+  void Refresh();
   void PublishHost();
   bool Step(const control::JobView& view);
   void RemoveGone();
@@ -110,7 +111,8 @@ class Daemon : private rpc::ServerHandler {
   std::map<rpc::PeerId, RankSession> sessions_;
   std::map<std::string, FanProbe> probes_;  // of jobs that are prepared and summed here
   std::map<std::string, control::JobSpec> policies_;  // as last told to local ranks
-  Snapshot snapshot_;
+  Snapshot snapshot_;  // what is not over, and what local ranks joined
+  std::string store_problem_;  // why it could not be read, as last logged
   control::HostRecord published_;
   bool is_published_ = false;
   Fd epoll_;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <set>
 
 #include "control/job.h"
 #include "control/plan.h"
@@ -79,11 +80,7 @@ void Daemon::Pass() {
     PublishHost();
   }
   for (int round = 0; round < kRoundsMax; ++round) {
-    auto changed = store_.Changed();
-    if (changed && *changed) {
-      if (auto snapshot = store_.Load()) snapshot_ = std::move(*snapshot);
-      else spdlog::error("{}", snapshot.error().ToString());
-    }
+    Refresh();
     // What is to go goes before anything new comes: ids may be the same.
     RemoveGone();
     bool did_something = false;
@@ -95,6 +92,22 @@ void Daemon::Pass() {
     next_flush_ms_ = now_ms + kFlushEveryMs;
     Flush();
   }
+}
+
+// What cannot be read stays as it was, and is tried again in every pass: it counts as seen only once it is here.
+void Daemon::Refresh() {
+  std::string problem;
+  auto changed = store_.Changed(snapshot_);
+  if (!changed) problem = changed.error().ToString();
+  if (changed && *changed) {
+    std::set<std::string> joined;  // their ranks are told how it ended
+    for (const auto& [peer, session] : sessions_) joined.insert(session.job);
+    auto fresh = store_.LoadOpen(joined);
+    if (fresh) snapshot_ = std::move(*fresh);
+    else problem = fresh.error().ToString();
+  }
+  if (!problem.empty() && problem != store_problem_) spdlog::error("{}", problem);
+  store_problem_ = problem;
 }
 
 void Daemon::RemoveGone() {
@@ -141,9 +154,9 @@ bool Daemon::EndIfBroken(const JobView& view) {
     std::string why = WhyHostIsGone(snapshot_, host, now_ms);
     if (why.empty()) continue;
     // Heartbeats are no changes: look at the newest before a job ends because of one.
-    auto fresh = store_.Load();
+    auto fresh = store_.LoadHosts();
     if (!fresh) return false;
-    snapshot_.hosts = std::move(fresh->hosts);
+    snapshot_.hosts = std::move(*fresh);
     why = WhyHostIsGone(snapshot_, host, now_ms);
     if (!why.empty()) return FailJob(view, Error{ErrorCode::kUnavailable, why, "start it again, then the job"}, {});
   }
@@ -152,7 +165,7 @@ bool Daemon::EndIfBroken(const JobView& view) {
 
 bool Daemon::PlanIfFull(const JobView& view) {
   if (!IsFull(view)) return false;
-  auto fresh = store_.Load();  // for the heartbeats
+  auto fresh = store_.LoadOpen({});  // for the heartbeats
   if (!fresh) return false;
   auto done = store_.UpdateJob(view.job.name, [&](std::optional<JobView>& v) -> Result<void> {
     if (!v || !IsFull(*v)) return {};

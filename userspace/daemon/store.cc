@@ -4,10 +4,13 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
 
 #include "base/errno_error.h"
 #include "base/fd.h"
+#include "control/job.h"
 #include "daemon/sqlite.h"
 
 namespace mlnet::daemon {
@@ -18,19 +21,33 @@ using control::JobView;
 using control::Json;
 
 constexpr int kBusyTimeoutMs = 5000;
-constexpr int64_t kSchemaVersion = 1;
+constexpr int64_t kSchemaVersion = 2;
 constexpr int64_t kEpochMax = 65535;
 constexpr int64_t kJobIdMax = 65535;
+constexpr int64_t kNotOver = 0;
 
 constexpr const char* kSchema = R"(
   CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL);
   CREATE TABLE IF NOT EXISTS hosts (host TEXT PRIMARY KEY, body TEXT NOT NULL, heartbeat_ms INTEGER NOT NULL);
-  CREATE TABLE IF NOT EXISTS jobs (name TEXT PRIMARY KEY, job_id INTEGER NOT NULL, body TEXT NOT NULL);
+  CREATE TABLE IF NOT EXISTS jobs (name TEXT PRIMARY KEY, job_id INTEGER NOT NULL, body TEXT NOT NULL,
+                                   incarnation INTEGER NOT NULL DEFAULT 0, over_ms INTEGER NOT NULL DEFAULT 0,
+                                   is_kept INTEGER NOT NULL DEFAULT 0);
   CREATE TABLE IF NOT EXISTS epochs (job_id INTEGER PRIMARY KEY, epoch INTEGER NOT NULL);
   CREATE TABLE IF NOT EXISTS counters (job TEXT, incarnation INTEGER, source TEXT, body TEXT NOT NULL,
                                        PRIMARY KEY (job, incarnation, source));
-  INSERT OR IGNORE INTO meta VALUES ('schema', 1), ('generation', 0);
+  INSERT OR IGNORE INTO meta VALUES ('schema', 2), ('generation', 0);
 )";
+// A store of schema 1, whose jobs are to be written again. It dropped none, and kept counters that nobody asks for.
+constexpr const char* kFromSchema1 = R"(
+  ALTER TABLE jobs ADD COLUMN incarnation INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE jobs ADD COLUMN over_ms INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE jobs ADD COLUMN is_kept INTEGER NOT NULL DEFAULT 0;
+  DELETE FROM counters WHERE job NOT IN (SELECT name FROM jobs);
+  UPDATE meta SET value = 2 WHERE key = 'schema';
+)";
+constexpr const char* kIndex = "CREATE INDEX IF NOT EXISTS jobs_over ON jobs (over_ms)";
+constexpr const char* kAllJobs = "SELECT body FROM jobs ORDER BY name";
+constexpr const char* kGeneration = "SELECT value FROM meta WHERE key = 'generation'";
 
 template <typename T>
 Result<T> FromJson(const std::string& text) {
@@ -72,13 +89,24 @@ Result<std::optional<JobView>> ReadJob(sqlite3* db, const std::string& name) {
   return FromJson<JobView>(statement->Text(0)).map([](JobView v) { return std::optional<JobView>(std::move(v)); });
 }
 
-Result<void> WriteJob(sqlite3* db, const std::string& name, const std::optional<JobView>& view) {
-  const char* sql = view ? "INSERT OR REPLACE INTO jobs (name, job_id, body) VALUES (?, ?, ?)" : "DELETE FROM jobs WHERE name = ?";
-  auto statement = Statement::Prepare(db, sql);
-  if (!statement) return tl::make_unexpected(statement.error());
-  statement->Bind(name);
-  if (view) statement->Bind(int64_t{view->job.job_id}).Bind(Json(*view).dump());
-  return statement->Run();
+// Statement by statement with the same bindings.
+template <typename... Values>
+Result<void> RunAll(sqlite3* db, std::initializer_list<std::string_view> all, const Values&... values) {
+  for (const std::string_view sql : all) {
+    auto statement = Statement::Prepare(db, sql);
+    if (!statement) return tl::make_unexpected(statement.error());
+    (statement->Bind(values), ...);
+    if (auto ok = statement->Run(); !ok) return ok;
+  }
+  return {};
+}
+
+// Nothing is left to be done for it: the loop need not look at it. A deleted one is still to be removed.
+bool IsOver(const JobView& view) { return HasEnded(view.job) && !view.job.deleted; }
+
+int64_t NowMs() {
+  using namespace std::chrono;
+  return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
 }
 
 // The switch to WAL fails with "database is locked" at once, whatever the busy timeout, when another daemon is
@@ -103,7 +131,7 @@ std::string Text(const std::optional<JobView>& view) { return view ? Json(*view)
 
 void Store::Close::operator()(sqlite3* db) const { sqlite3_close(db); }
 
-Result<Store> Store::Open(const std::string& path) {
+Result<Store> Store::Open(const std::string& path, const Retention& retention) {
   std::error_code ec;
   const auto folder = std::filesystem::path(path).parent_path();
   if (!folder.empty()) std::filesystem::create_directories(folder, ec);
@@ -111,22 +139,34 @@ Result<Store> Store::Open(const std::string& path) {
   if (!turn) return tl::make_unexpected(turn.error());
   sqlite3* raw = nullptr;
   const int rc = sqlite3_open_v2(path.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX, nullptr);
-  Store store(raw);
+  Store store(raw, retention);
   if (rc != SQLITE_OK) return tl::make_unexpected(SqliteError(raw, "open " + path));
   sqlite3_busy_timeout(raw, kBusyTimeoutMs);
   for (const char* sql : {"PRAGMA journal_mode = WAL", "PRAGMA synchronous = NORMAL"}) {
     if (auto ok = Execute(raw, sql); !ok) return tl::make_unexpected(ok.error());
   }
-  auto ok = store.Transact([&] { return Execute(raw, kSchema); });
-  if (!ok) return tl::make_unexpected(ok.error());
-  auto version = store.ReadInteger("SELECT value FROM meta WHERE key = 'schema'");
+  if (auto ok = store.Transact([&] { return store.SetUp(path); }); !ok) return tl::make_unexpected(ok.error());
+  return store;
+}
+
+Result<void> Store::SetUp(const std::string& path) {
+  if (auto ok = Execute(db_.get(), kSchema); !ok) return ok;
+  auto version = ReadInteger("SELECT value FROM meta WHERE key = 'schema'");
   if (!version) return tl::make_unexpected(version.error());
-  if (*version != kSchemaVersion) {
+  if (*version != 1 && *version != kSchemaVersion) {
     return Err(ErrorCode::kUnsupported, "store " + path + " has schema " + std::to_string(*version) + ", this mlnetd knows " +
                                             std::to_string(kSchemaVersion),
                "run the same version of mlnetd on all hosts");
   }
-  return store;
+  if (*version == 1) {
+    if (auto ok = Execute(db_.get(), kFromSchema1); !ok) return ok;
+    auto jobs = ReadAll<JobView>(db_.get(), kAllJobs);
+    if (!jobs) return tl::make_unexpected(jobs.error());
+    for (const JobView& view : *jobs) {
+      if (auto ok = Write(view.job.name, view); !ok) return ok;
+    }
+  }
+  return Execute(db_.get(), kIndex);
 }
 
 Result<int64_t> Store::ReadInteger(const char* sql) {
@@ -145,34 +185,68 @@ Result<void> Store::Transact(const std::function<Result<void>()>& body) {
   return done;
 }
 
-Result<void> Store::Touch() {
-  wrote_ = true;
-  return Execute(db_.get(), "UPDATE meta SET value = value + 1 WHERE key = 'generation'");
+Result<void> Store::Touch() { return Execute(db_.get(), "UPDATE meta SET value = value + 1 WHERE key = 'generation'"); }
+
+Result<bool> Store::Changed(const Snapshot& since) {
+  return ReadInteger(kGeneration).map([&](int64_t generation) { return generation != since.generation; });
 }
 
-Result<bool> Store::Changed() {
-  auto version = ReadInteger("PRAGMA data_version");
-  if (!version) return tl::make_unexpected(version.error());
-  if (*version == data_version_ && !wrote_) return false;
-  data_version_ = *version;
-  wrote_ = false;
-  auto generation = ReadInteger("SELECT value FROM meta WHERE key = 'generation'");
-  if (!generation) return tl::make_unexpected(generation.error());
-  return *generation != generation_;
-}
-
-Result<Snapshot> Store::Load() {
+Result<Snapshot> Store::Read(const std::function<Result<std::vector<JobView>>()>& jobs) {
   // One read transaction: hosts and jobs of the same moment.
   if (auto ok = Execute(db_.get(), "BEGIN"); !ok) return tl::make_unexpected(ok.error());
-  auto generation = ReadInteger("SELECT value FROM meta WHERE key = 'generation'");
-  auto hosts = ReadAll<HostRecord>(db_.get(), "SELECT body, heartbeat_ms FROM hosts ORDER BY host");
-  auto jobs = ReadAll<JobView>(db_.get(), "SELECT body FROM jobs ORDER BY name");
+  auto generation = ReadInteger(kGeneration);
+  auto hosts = LoadHosts();
+  auto views = jobs();
   Execute(db_.get(), "COMMIT");
   if (!generation) return tl::make_unexpected(generation.error());
   if (!hosts) return tl::make_unexpected(hosts.error());
-  if (!jobs) return tl::make_unexpected(jobs.error());
-  generation_ = *generation;
-  return Snapshot{std::move(*hosts), std::move(*jobs)};
+  if (!views) return tl::make_unexpected(views.error());
+  return Snapshot{std::move(*hosts), std::move(*views), *generation};
+}
+
+Result<std::vector<HostRecord>> Store::LoadHosts() {
+  return ReadAll<HostRecord>(db_.get(), "SELECT body, heartbeat_ms FROM hosts ORDER BY host");
+}
+
+Result<Snapshot> Store::Load() {
+  return Read([&] { return ReadAll<JobView>(db_.get(), kAllJobs); });
+}
+
+Result<Snapshot> Store::LoadOpen(const std::set<std::string>& also) {
+  return Read([&]() -> Result<std::vector<JobView>> {
+    auto views = ReadAll<JobView>(db_.get(), "SELECT body FROM jobs WHERE over_ms = 0");
+    for (auto name = also.begin(); views && name != also.end(); ++name) {
+      auto view = ReadJob(db_.get(), *name);
+      if (!view) return tl::make_unexpected(view.error());
+      if (*view && IsOver(**view)) views->push_back(std::move(**view));
+    }
+    const auto by_name = [](const JobView& a, const JobView& b) { return a.job.name < b.job.name; };
+    if (views) std::sort(views->begin(), views->end(), by_name);
+    return views;
+  });
+}
+
+// Counters are of one incarnation: those of any other go here.
+Result<void> Store::Write(const std::string& name, const std::optional<JobView>& view) {
+  if (!view) return RunAll(db_.get(), {"DELETE FROM jobs WHERE name = ?", "DELETE FROM counters WHERE job = ?"}, name);
+  const auto incarnation = static_cast<int64_t>(view->job.incarnation);
+  const int64_t over_ms = IsOver(*view) ? NowMs() : kNotOver;
+  const bool is_kept = view->job.declared || IsConnected(*view);
+  auto ok = RunAll(db_.get(), {"INSERT OR REPLACE INTO jobs (name, job_id, body, incarnation, over_ms, is_kept) "
+                               "VALUES (?, ?, ?, ?, ?, ?)"},
+                   name, int64_t{view->job.job_id}, Json(*view).dump(), incarnation, over_ms, int64_t{is_kept});
+  if (ok) ok = RunAll(db_.get(), {"DELETE FROM counters WHERE job = ? AND incarnation <> ?"}, name, incarnation);
+  return ok && over_ms != kNotOver ? DropOld(over_ms) : ok;
+}
+
+// Their numbers stay in `epochs`: a name that comes again gets others.
+Result<void> Store::DropOld(int64_t now_ms) {
+  static const std::string kOld =
+      "(SELECT name FROM (SELECT name, over_ms FROM jobs WHERE over_ms > 0 AND NOT is_kept "
+      "ORDER BY over_ms DESC, rowid DESC LIMIT -1 OFFSET ?1) WHERE over_ms <= ?2)";
+  static const std::string kCounters = "DELETE FROM counters WHERE job IN " + kOld;
+  static const std::string kJobs = "DELETE FROM jobs WHERE name IN " + kOld;
+  return RunAll(db_.get(), {kCounters, kJobs}, int64_t{retention_.num_jobs}, now_ms - int64_t{retention_.age_ms});
 }
 
 Result<void> Store::UpdateJob(const std::string& name, const Change& change) {
@@ -184,7 +258,7 @@ Result<void> Store::UpdateJob(const std::string& name, const Change& change) {
     // An error of `change` is an answer, not a failure: what it left in the job is kept.
     outcome = change(*view);
     if (Text(*view) == before) return {};
-    if (auto ok = WriteJob(db_.get(), name, *view); !ok) return ok;
+    if (auto ok = Write(name, *view); !ok) return ok;
     return Touch();
   });
   return done ? outcome : done;
@@ -237,14 +311,11 @@ Result<void> Store::Beat(const std::string& host, uint64_t now_ms) {
 Result<void> Store::SaveCounters(const std::string& job, uint64_t incarnation, const std::vector<Counters>& counters) {
   if (counters.empty()) return {};
   return Transact([&]() -> Result<void> {
-    auto clear = Statement::Prepare(db_.get(), "DELETE FROM counters WHERE job = ? AND incarnation < ?");
-    if (!clear) return tl::make_unexpected(clear.error());
-    if (auto ok = clear->Bind(job).Bind(static_cast<int64_t>(incarnation)).Run(); !ok) return ok;
     for (const Counters& one : counters) {
-      auto save = Statement::Prepare(db_.get(), "INSERT OR REPLACE INTO counters VALUES (?, ?, ?, ?)");
-      if (!save) return tl::make_unexpected(save.error());
-      save->Bind(job).Bind(static_cast<int64_t>(incarnation)).Bind(one.source).Bind(one.body.dump());
-      if (auto ok = save->Run(); !ok) return ok;
+      auto ok = RunAll(db_.get(), {"INSERT OR REPLACE INTO counters SELECT name, incarnation, ?3, ?4 FROM jobs "
+                                   "WHERE name = ?1 AND incarnation = ?2"},
+                       job, static_cast<int64_t>(incarnation), one.source, one.body.dump());
+      if (!ok) return ok;
     }
     return {};
   });

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,15 +22,28 @@ namespace mlnet::daemon {
 struct Snapshot {
   std::vector<control::HostRecord> hosts;  // by name
   std::vector<control::JobView> jobs;      // by name
+  int64_t generation = -1;                 // of the store when this was read; -1: never
+};
+
+/// Which ended jobs are kept for operators to look at: the latest ones, and all that ended just now, so that every
+/// daemon and every rank that comes late still finds out why. Declared jobs stay, and those with ranks connected.
+struct Retention {
+  uint32_t num_jobs = 32;
+  uint32_t age_ms = 60'000;
 };
 
 class Store {
  public:
-  static Result<Store> Open(const std::string& path);
+  static Result<Store> Open(const std::string& path, const Retention& retention = {});
 
-  /// Whether hosts or jobs may differ from the last Load.
-  Result<bool> Changed();
+  /// Whether hosts or jobs may differ from `since`. Asking changes nothing, and neither does loading: what was
+  /// seen is known by the snapshot that one keeps.
+  Result<bool> Changed(const Snapshot& since);
+  /// All hosts and jobs.
   Result<Snapshot> Load();
+  /// All hosts; of the jobs only those that are not over, and the ones named in `also`.
+  Result<Snapshot> LoadOpen(const std::set<std::string>& also);
+  Result<std::vector<control::HostRecord>> LoadHosts();
 
   /// One write transaction on one job. `change` gets the job, or nothing when there is none, and leaves
   /// what is to be kept: a job to write, or nothing to delete it. What it gives is given back; the store
@@ -44,7 +58,8 @@ class Store {
   Result<void> SaveHost(const control::HostRecord& host);
   Result<void> Beat(const std::string& host, uint64_t now_ms);
 
-  /// Counters of one source ("rank 3", "host w1") of a job's incarnation; not a change for Changed.
+  /// Counters of one source ("rank 3", "host w1") of a job's incarnation; not a change for Changed. They go with
+  /// the incarnation, and what comes in for one that is gone is dropped.
   struct Counters {
     std::string source;
     control::Json body;
@@ -56,15 +71,17 @@ class Store {
   struct Close {
     void operator()(sqlite3* db) const;
   };
-  explicit Store(sqlite3* db) : db_(db) {}
+  Store(sqlite3* db, const Retention& retention) : db_(db), retention_(retention) {}
+  Result<void> SetUp(const std::string& path);
   Result<void> Transact(const std::function<Result<void>()>& body);
+  Result<Snapshot> Read(const std::function<Result<std::vector<control::JobView>>()>& jobs);
+  Result<void> Write(const std::string& name, const std::optional<control::JobView>& view);
+  Result<void> DropOld(int64_t now_ms);
   Result<void> Touch();
   Result<int64_t> ReadInteger(const char* sql);
 
   std::unique_ptr<sqlite3, Close> db_;
-  int64_t data_version_ = -1;  // changes when another connection writes
-  int64_t generation_ = -1;    // of the last Load
-  bool wrote_ = true;          // this connection changed something since
+  Retention retention_;
 };
 
 }  // namespace mlnet::daemon

@@ -8,6 +8,7 @@
 #include <set>
 #include <thread>
 
+#include "unit/daemon/sql.h"
 #include "unit/temp_folder.h"
 
 namespace mlnet::daemon {
@@ -25,6 +26,7 @@ Result<void> Create(Store& store, const std::string& name, uint16_t job_id = 0) 
   return store.UpdateJob(name, [&](std::optional<JobView>& view) -> Result<void> {
     view.emplace();
     view->job.name = name;
+    view->job.incarnation = 1;
     view->job.job_id = job_id;
     return {};
   });
@@ -34,23 +36,61 @@ TEST(store, what_one_daemon_writes_another_sees_as_a_change_once) {
   const test::TempFolder folder;
   const std::string path = folder / "deep/store.db";
   Store a = Open(path), b = Open(path);
-  ASSERT_TRUE(b.Load());
-  EXPECT_FALSE(*b.Changed());
+  EXPECT_TRUE(*b.Changed(Snapshot{})) << "nothing was read yet";
+  const auto empty = b.Load();
+  ASSERT_TRUE(empty);
+  EXPECT_FALSE(*b.Changed(*empty));
   ASSERT_TRUE(Create(a, "demo"));
-  EXPECT_TRUE(*b.Changed());
+  EXPECT_TRUE(*b.Changed(*empty));
   const auto snapshot = b.Load();
   ASSERT_TRUE(snapshot);
   ASSERT_EQ(snapshot->jobs.size(), 1u);
   EXPECT_EQ(snapshot->jobs[0].job.name, "demo");
-  EXPECT_FALSE(*b.Changed());
+  EXPECT_FALSE(*b.Changed(*snapshot));
 }
 
 TEST(store, own_writes_are_changes_too) {
   const test::TempFolder folder;
   Store store = Open(folder / "store.db");
-  ASSERT_TRUE(store.Load());
+  const auto empty = store.Load();
   ASSERT_TRUE(Create(store, "demo"));
-  EXPECT_TRUE(*store.Changed());
+  EXPECT_TRUE(*store.Changed(*empty));
+}
+
+TEST(store, change_stays_one_when_a_later_load_is_thrown_away) {
+  const test::TempFolder folder;
+  const std::string path = folder / "store.db";
+  Store w1 = Open(path), a1 = Open(path);
+  ASSERT_TRUE(Create(w1, "demo"));
+  const auto kept = w1.Load();
+  ASSERT_TRUE(a1.UpdateJob("demo", [](std::optional<JobView>& view) -> Result<void> {
+    view->job.state = control::kPreparing;
+    return {};
+  }));
+  // w1 would plan as well: it looks at the newest hosts, and finds that a1 has planned.
+  ASSERT_TRUE(w1.Load());
+  ASSERT_TRUE(w1.LoadOpen({}));
+  ASSERT_TRUE(w1.LoadHosts());
+  ASSERT_TRUE(w1.UpdateJob("demo", [](std::optional<JobView>&) -> Result<void> { return {}; }));
+  EXPECT_TRUE(*w1.Changed(*kept));
+  EXPECT_FALSE(*w1.Changed(*w1.Load()));
+}
+
+TEST(store, change_stays_one_until_it_could_be_loaded) {
+  const test::TempFolder folder;
+  const std::string path = folder / "store.db";
+  Store a = Open(path), b = Open(path);
+  const auto kept = b.Load();
+  ASSERT_TRUE(Create(a, "demo"));
+  EXPECT_TRUE(*b.Changed(*kept));
+  EXPECT_TRUE(*b.Changed(*kept)) << "asking is not loading";
+  ASSERT_EQ(test::Sql(path, "UPDATE jobs SET body = '{' || body"), "");
+  EXPECT_FALSE(b.Load());
+  EXPECT_FALSE(b.LoadOpen({}));
+  EXPECT_TRUE(*b.Changed(*kept));
+  ASSERT_EQ(test::Sql(path, "UPDATE jobs SET body = substr(body, 2)"), "");
+  EXPECT_TRUE(*b.Changed(*kept));
+  EXPECT_EQ(b.LoadOpen({})->jobs.size(), 1u) << "nor does a failure leave a transaction open";
 }
 
 TEST(store, heartbeats_and_counters_are_no_changes) {
@@ -60,11 +100,12 @@ TEST(store, heartbeats_and_counters_are_no_changes) {
   control::HostRecord host;
   host.host = "w1";
   ASSERT_TRUE(a.SaveHost(host));
-  ASSERT_TRUE(b.Load());
+  ASSERT_TRUE(Create(a, "demo"));
+  const auto snapshot = b.Load();
   ASSERT_TRUE(a.Beat("w1", 77));
   ASSERT_TRUE(a.SaveCounters("demo", 1, {{"rank 0", {{"x", 1}}}}));
-  EXPECT_FALSE(*b.Changed());
-  EXPECT_EQ(b.Load()->hosts[0].heartbeat_ms, 77u);
+  EXPECT_FALSE(*b.Changed(*snapshot));
+  EXPECT_EQ(b.LoadHosts()->at(0).heartbeat_ms, 77u);
 }
 
 TEST(store, error_of_a_change_comes_back_and_what_it_left_is_kept) {
@@ -150,19 +191,6 @@ TEST(store, id_without_epochs_left_is_passed_over) {
   }));
   EXPECT_EQ(Take(store, 1).job_id, 2);
   EXPECT_EQ(Take(store, 0).job_id, 2);
-}
-
-TEST(store, counters_are_kept_per_incarnation_and_older_ones_go) {
-  const test::TempFolder folder;
-  Store store = Open(folder / "store.db");
-  ASSERT_TRUE(store.SaveCounters("demo", 1, {{"rank 0", {{"x", 1}}}, {"rank 1", {{"x", 2}}}}));
-  ASSERT_TRUE(store.SaveCounters("demo", 1, {{"rank 0", {{"x", 3}}}}));
-  const auto counters = store.LoadCounters("demo", 1);
-  ASSERT_TRUE(counters);
-  ASSERT_EQ(counters->size(), 2u);
-  EXPECT_EQ((*counters)[0].body["x"], 3);
-  ASSERT_TRUE(store.SaveCounters("demo", 2, {{"rank 0", {{"x", 9}}}}));
-  EXPECT_TRUE(store.LoadCounters("demo", 1)->empty());
 }
 
 TEST(store, concurrent_daemons_never_lose_an_update) {
