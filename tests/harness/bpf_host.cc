@@ -92,10 +92,12 @@ BpfHost::JobMaps& BpfHost::MapsOf(const JobSpec& spec) {
   mlnet_node& node = maps->node;
   node.link_base = next_link_;
   next_link_ += MLNET_CHILDREN_MAX;
-  const uint32_t slots = 1u << spec.log2_slots;
   uint32_t cells = 0;
-  for (uint8_t pool : spec.open_pools) {
-    node.pools[pool] = {next_slot_, next_words_, cells, spec.log2_slots, 1, 0};
+  for (size_t i = 0; i < spec.open_pools.size(); ++i) {
+    const uint8_t pool = spec.open_pools[i];
+    const uint8_t log2_slots = spec.pool_log2_slots.empty() ? spec.log2_slots : spec.pool_log2_slots[i];
+    const uint32_t slots = 1u << log2_slots;
+    node.pools[pool] = {next_slot_, next_words_, cells, log2_slots, 1, 0};
     maps->words[pool] = NewMap(BPF_MAP_TYPE_ARRAY, "t_words", sizeof(mlnet_words), 2 * slots,
                                BPF_F_MMAPABLE | BPF_F_INNER_MAP);
     const int fd = maps->words[pool].get();

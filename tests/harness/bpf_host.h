@@ -28,7 +28,8 @@ struct JobSpec {
   uint32_t aggregator_be = 0;
   uint32_t group_be = 0;
   uint8_t log2_slots = 2;
-  std::vector<uint8_t> open_pools{0};    // class_stream values
+  std::vector<uint8_t> open_pools{};       // class_stream values
+  std::vector<uint8_t> pool_log2_slots{};  // of each open pool; none: log2_slots
   std::vector<uint8_t> local_children;   // children that run on this host, in local order (deliver)
 };
 

@@ -64,7 +64,8 @@ TEST_F(DaemonJoin, without_multicast_the_sum_arrives_as_one_copy_per_host) {
   auto ranks = JoinTwo("demo");
   ASSERT_TRUE(ranks[0].ok) << ranks[0].error.ToString();
   EXPECT_EQ(ranks[0].reply.result["multicast"], false);
-  EXPECT_EQ(ranks[0].reply.result["pools"], Json::parse(R"([{"class":0,"stream":0,"log2_slots":5,"cell_base":0}])"));
+  EXPECT_EQ(ranks[0].reply.result["pools"], Json::parse(R"([{"class":0,"stream":0,"log2_slots":5,"cell_base":0},
+                            {"class":0,"stream":1,"log2_slots":5,"cell_base":64}])"));
   for (uint64_t seq = 0; seq < 20; ++seq) ASSERT_NO_FATAL_FAILURE(ExpectSum(ranks, seq));
   EXPECT_EQ(lab_.Call("w2", "job.show", {{"name", "demo"}})["fan"]["kind"], "unicast");
 }

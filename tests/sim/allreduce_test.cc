@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // All-reduce end to end: engines against the real bytecode, on a wire that loses nothing.
-#include "sim/calls.h"
+#include "sim/sim_calls.h"
 
 namespace mlnet::sim {
 namespace {

@@ -89,9 +89,13 @@ Cluster::Cluster(const ClusterOptions& options)
   config.timeout_ns = options_.timeout_ns;
   config.window_first = options_.window_first;
   config.aggregator = "192.0.2.100:28012";
-  for (size_t i = 0; i < options_.classes.size(); ++i) {
-    config.pools[options_.classes[i]] = {
-        true, options_.log2_slots, static_cast<uint32_t>(i * 2 << options_.log2_slots), options_.first_seq};
+  config.small_bytes = options_.small_bytes;
+  uint32_t cell_base = 0;
+  for (const uint8_t pool : Pools()) {
+    const uint8_t log2_slots = Log2Slots(pool);
+    (MLNET_STREAM(pool) == 0 ? config.pools : config.fixups)[MLNET_CLASS(pool)] = {true, log2_slots, cell_base,
+                                                                                   options_.first_seq};
+    cell_base += 2U << log2_slots;
   }
   for (int r = 0; r < options_.ranks; ++r) {
     test::BpfHost& host = *hosts_[static_cast<size_t>(HostOf(r))];
@@ -114,8 +118,10 @@ test::JobSpec Cluster::JobOf(int host) const {
   for (int r = 0; r < options_.ranks; ++r) spec.child_addr_be.push_back(IpOf(HostOf(r) + 1));
   spec.aggregator_be = IpOf(kAggregator);
   spec.group_be = GroupIp();
-  spec.log2_slots = options_.log2_slots;
-  spec.open_pools = options_.classes;
+  for (const uint8_t pool : Pools()) {
+    spec.open_pools.push_back(pool);
+    spec.pool_log2_slots.push_back(Log2Slots(pool));
+  }
   for (int r = host; r < options_.ranks && host < num_hosts_; r += num_hosts_) {
     spec.local_children.push_back(static_cast<uint8_t>(r));
   }
@@ -129,12 +135,23 @@ void Cluster::SetUpHosts() {
   }
 }
 
+// As class_stream: the classes, then their fix-up streams.
+std::vector<uint8_t> Cluster::Pools() const {
+  std::vector<uint8_t> pools = options_.classes;
+  for (const uint8_t c : options_.classes) pools.push_back(MLNET_CLASS_STREAM(c, 1));
+  return pools;
+}
+
+uint8_t Cluster::Log2Slots(uint8_t pool) const {
+  return MLNET_STREAM(pool) == 0 ? options_.log2_slots : options_.fixup_log2_slots;
+}
+
 // The state that a job which has run since seq 0 would have left just before first_seq.
 void Cluster::SetUpSlots() {
-  const uint64_t slots = 1ULL << options_.log2_slots;
   if (options_.first_seq == 0) return;
   const uint64_t members = options_.ranks == 64 ? ~0ULL : (1ULL << options_.ranks) - 1;
-  for (uint8_t pool : options_.classes) {
+  for (const uint8_t pool : Pools()) {
+    const uint64_t slots = 1ULL << Log2Slots(pool);
     for (uint64_t next = options_.first_seq; next < options_.first_seq + slots; ++next) {
       mlnet_slot slot{};
       for (uint64_t back = slots; back <= 2 * slots; back += slots) {

@@ -24,7 +24,9 @@ struct ClusterOptions {
   bool is_multicast = true;
   uint8_t log2_slots = 5;
   std::vector<uint8_t> classes{0};
-  uint64_t first_seq = 0;  // of every class
+  uint64_t first_seq = 0;  // of every class and stream
+  uint8_t fixup_log2_slots = 3;
+  size_t small_bytes = 0;  // 0: every float sum goes through the slot engine
   uint32_t window_first = 32;
   uint64_t timeout_ns = 5'000'000'000;
   Faults faults = {};
@@ -66,6 +68,8 @@ class Cluster {
   void SetUpHosts();
   void SetUpSlots();
   test::JobSpec JobOf(int host) const;
+  std::vector<uint8_t> Pools() const;
+  uint8_t Log2Slots(uint8_t pool) const;
   int HostOf(int rank) const { return rank % num_hosts_; }
   void SendUp(int rank, std::span<const std::byte> packet);
   void Deliver(Arrival arrival);

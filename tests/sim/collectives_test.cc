@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Broadcast, all-gather and barrier, with and without loss: header-only packets and rule 4.
-#include "sim/calls.h"
+#include "sim/sim_calls.h"
 
 namespace mlnet::sim {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The same collectives on a bad wire, and ranks that come late: the result depends on the data alone.
-#include "sim/calls.h"
+#include "sim/sim_calls.h"
 
 namespace mlnet::sim {
 namespace {

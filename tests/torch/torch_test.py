@@ -63,8 +63,13 @@ class Collectives(Session):
 
     def test_a_delegated_call_is_logged_once_per_kind(self):
         for rank, data in self.living():
-            lines = [line for line in data["stderr"].splitlines() if "all_reduce int64 SUM goes to Gloo" in line]
+            lines = [line for line in data["stderr"].splitlines() if "all_reduce int64 PRODUCT goes to Gloo" in line]
             self.assertEqual(len(lines), 1, f"rank {rank}: {data['stderr']}")
+
+
+@with_checks
+class UserReports(Session):
+    program = "ranks_reports"
 
 
 @with_checks
@@ -92,7 +97,8 @@ class NoDaemon(Session):
 
 
 def load_tests(loader, _tests, _pattern):
-    return unittest.TestSuite(loader.loadTestsFromTestCase(cls) for cls in (Collectives, Ddp, KilledRank, NoDaemon))
+    return unittest.TestSuite(loader.loadTestsFromTestCase(cls) for cls in
+                              (Collectives, UserReports, Ddp, KilledRank, NoDaemon))
 
 
 if __name__ == "__main__":

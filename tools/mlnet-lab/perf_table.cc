@@ -61,7 +61,7 @@ std::string RenderTable(const std::vector<PerfRow>& rows) {
   for (const PerfRow& row : rows) {
     add(fmt::format(
         "  {:>10} {:>11} {:>8} {:>6} {:>7} {:>6} {:>12.1f} {:>12.1f} {:>11.2f} {:>11.2f} {:>7}  {}",
-        row.Bytes(), row.count, perf::NameOf(row.dtype), "sum", row.backend,
+        row.Bytes(), row.count, perf::DtypeName(row.dtype), "sum", row.backend,
         row.wire.empty() ? "-" : row.wire, PercentileUs(row.times_ns, 50), PercentileUs(row.times_ns, 99),
         row.AlgorithmMBps(), row.BusMBps(), row.wrong, row.variant));
   }
@@ -93,7 +93,7 @@ Json RowsToJson(const std::vector<PerfRow>& rows) {
                   {"ranks", row.ranks},
                   {"bytes", row.Bytes()},
                   {"count", row.count},
-                  {"dtype", perf::NameOf(row.dtype)},
+                  {"dtype", perf::DtypeName(row.dtype)},
                   {"op", "sum"},
                   {"iterations", row.times_ns.size()},
                   {"time_us_p50", rounded(PercentileUs(row.times_ns, 50))},

@@ -26,13 +26,13 @@ Result<Json> Load(const std::string& file) {
 
 }  // namespace
 
-const char* NameOf(DataType dtype) { return dtype == DataType::kFloat32 ? "float32" : "int32"; }
+const char* DtypeName(DataType dtype) { return dtype == DataType::kFloat32 ? "float32" : "int32"; }
 
 Result<void> SaveSpec(const Spec& spec) {
   return Save(spec.File(), {{"dir", spec.dir},
                             {"world_size", spec.world_size},
                             {"ranks_per_host", spec.ranks_per_host},
-                            {"dtype", NameOf(spec.dtype)},
+                            {"dtype", DtypeName(spec.dtype)},
                             {"counts", spec.counts},
                             {"iterations", spec.iterations},
                             {"warmup", spec.warmup},

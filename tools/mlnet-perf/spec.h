@@ -32,10 +32,10 @@ struct Spec {
   std::string ResultFile(int rank) const { return dir + "/rank-" + std::to_string(rank) + ".json"; }
 };
 
+const char* DtypeName(DataType dtype);
+
 Result<void> SaveSpec(const Spec& spec);
 Result<Spec> LoadSpec(const std::string& file);
-
-const char* NameOf(DataType dtype);
 
 /// What one rank found for one count.
 struct RankRow {

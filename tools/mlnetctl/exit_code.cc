@@ -18,7 +18,6 @@ ExitCode ExitCodeOf(ErrorCode code) {
     case ErrorCode::kUnavailable:
     case ErrorCode::kMismatch:
     case ErrorCode::kRankLost:
-    case ErrorCode::kNonFinite:
     case ErrorCode::kProtocol:
     case ErrorCode::kSystem:
     case ErrorCode::kCancelled:

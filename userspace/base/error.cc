@@ -18,7 +18,6 @@ const char* ErrorCodeName(ErrorCode code) {
     case ErrorCode::kTimeout: return "E_TIMEOUT";
     case ErrorCode::kMismatch: return "E_MISMATCH";
     case ErrorCode::kRankLost: return "E_RANK_LOST";
-    case ErrorCode::kNonFinite: return "E_NON_FINITE";
     case ErrorCode::kProtocol: return "E_PROTOCOL";
     case ErrorCode::kSystem: return "E_SYSTEM";
     case ErrorCode::kCancelled: return "E_CANCELLED";

@@ -16,15 +16,18 @@ uint32_t AddressBe(const std::string& text) {
 }
 
 void SetPools(const Plan& plan, const HostIds& ids, mlnet_node& node) {
-  const uint32_t slots = uint32_t{1} << plan.log2_slots;
-  for (uint32_t c = 0; c < plan.classes; ++c) {
-    mlnet_pool& pool = node.pools[MLNET_CLASS_STREAM(c, 0)];
-    pool.log2_slots = static_cast<uint8_t>(plan.log2_slots);
+  uint32_t slot = 0;
+  for (uint32_t i = 0; i < NumPools(plan); ++i) {
+    const PoolSize size = PoolOf(plan, i);
+    mlnet_pool& pool = node.pools[size.class_stream];
+    pool.log2_slots = static_cast<uint8_t>(size.log2_slots);
     pool.is_open = 1;
-    pool.cell_base = c * 2 * slots;
-    if (ids.words.empty()) continue;
-    pool.slot_base = ids.slot_base + c * slots;
-    pool.words_id = ids.words[c];
+    pool.cell_base = 2 * slot;
+    if (!ids.words.empty()) {
+      pool.slot_base = ids.slot_base + slot;
+      pool.words_id = ids.words[i];
+    }
+    slot += uint32_t{1} << size.log2_slots;
   }
 }
 
@@ -61,7 +64,7 @@ std::vector<int> LocalRanks(const Plan& plan, const std::string& host) {
   return ranks;
 }
 
-uint32_t InboxCells(const Plan& plan) { return plan.classes * 2 * (uint32_t{1} << plan.log2_slots); }
+uint32_t InboxCells(const Plan& plan) { return 2 * SlotsOf(plan.log2_slots, plan.classes); }
 
 void GroupMac(uint32_t group_be, uint8_t mac[6]) {
   const uint32_t group = ntohl(group_be);

@@ -13,7 +13,7 @@ namespace mlnet::control {
 /// Ids and ranges of one job on one host; 0 and empty: not needed there.
 struct HostIds {
   uint32_t slot_base = 0;
-  std::vector<uint32_t> words;  // per class
+  std::vector<uint32_t> words;  // per pool, in the order of PoolOf
   uint32_t inbox = 0;           // also the wake map's
   std::vector<uint32_t> rings;  // per local rank
   uint32_t fan = 0;

@@ -11,6 +11,8 @@
 namespace mlnet::control {
 namespace {
 
+constexpr uint32_t kFixupLog2Slots = 5;  // repairs are rare and few
+
 uint32_t HostOrder(const std::string& address) {
   in_addr parsed{};
   return inet_pton(AF_INET, address.c_str(), &parsed) == 1 ? ntohl(parsed.s_addr) : 0;
@@ -63,7 +65,8 @@ std::string Consider(const PlanInput& in, const HostRecord& host, Candidate& out
   for (const MemberRecord& m : view.members) {
     if (m.host == host.host) return "it runs rank " + std::to_string(m.rank) + " of this job";
   }
-  const uint32_t needed = view.job.spec.slots * view.job.spec.classes;
+  const uint32_t needed =
+      SlotsOf(static_cast<uint32_t>(std::countr_zero(view.job.spec.slots)), view.job.spec.classes);
   if (host.slots_free < needed) {
     return "it has " + std::to_string(host.slots_free) + " slots in a row, the job needs " + std::to_string(needed);
   }
@@ -157,6 +160,16 @@ void Number(Plan& plan, const Numbering& numbering, uint32_t group_base, int gro
   char text[INET_ADDRSTRLEN] = {};
   inet_ntop(AF_INET, &group, text, sizeof(text));
   plan.group = text;
+}
+
+PoolSize PoolOf(const Plan& plan, uint32_t index) {
+  const uint32_t stream = index / plan.classes;
+  return {MLNET_CLASS_STREAM(index % plan.classes, stream),
+          stream == 0 ? plan.log2_slots : std::min(plan.log2_slots, kFixupLog2Slots)};
+}
+
+uint32_t SlotsOf(uint32_t log2_slots, uint32_t classes) {
+  return classes * ((uint32_t{1} << log2_slots) + (uint32_t{1} << std::min(log2_slots, kFixupLog2Slots)));
 }
 
 std::vector<std::string> WorkerHosts(const Plan& plan) {

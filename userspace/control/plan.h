@@ -7,6 +7,7 @@
 
 #include "control/model.h"
 #include "mlnet/error.h"
+#include "mlnet/wire.h"
 
 namespace mlnet::control {
 
@@ -34,6 +35,16 @@ void Number(Plan& plan, const Numbering& numbering, uint32_t group_base, int gro
 
 /// Blocks of a packet that fits `mtu`: at most MLNET_BLOCKS_MAX, 0 when not even one does.
 uint32_t BlocksPerPacket(int mtu);
+
+/// The pools of a job: a big one for each class, and a small one for its fix-up stream.
+struct PoolSize {
+  uint8_t class_stream = 0;
+  uint32_t log2_slots = 0;
+};
+inline uint32_t NumPools(const Plan& plan) { return plan.classes * MLNET_STREAMS_MAX; }
+PoolSize PoolOf(const Plan& plan, uint32_t index);
+/// Slots of all pools together.
+uint32_t SlotsOf(uint32_t log2_slots, uint32_t classes);
 
 /// Hosts with ranks, in the order of their first rank; copy k of a result goes to the k-th.
 std::vector<std::string> WorkerHosts(const Plan& plan);

@@ -26,7 +26,7 @@ LocalJobs::Pools::Pools(uint32_t num_slots)
 class Holding {
  public:
   Holding(std::shared_ptr<LocalJobs::Pools> pools, const Plan& plan)
-      : pools_(std::move(pools)), slots_((1u << plan.log2_slots) * plan.classes), links_(static_cast<uint32_t>(plan.children.size())) {}
+      : pools_(std::move(pools)), slots_(control::SlotsOf(plan.log2_slots, plan.classes)), links_(static_cast<uint32_t>(plan.children.size())) {}
   Holding(const Holding&) = delete;
   Holding& operator=(const Holding&) = delete;
 
@@ -50,7 +50,7 @@ class Holding {
     if (!link_base) return "link entries";
     ids.link_base = *link_base;
     has_links_ = true;
-    for (uint32_t c = 0; c < plan.classes; ++c) {
+    for (uint32_t i = 0; i < NumPools(plan); ++i) {
       if (!TakeInto(pools_->words, ids.words.emplace_back())) return "word maps";
     }
     return WorkerHosts(plan).size() > 1 && !TakeInto(pools_->fans, ids.fan) ? "fan-out maps" : nullptr;
@@ -98,7 +98,6 @@ Result<void> LocalJobs::Install(const control::JobView& view) {
   auto holding = Take(plan);
   if (!holding) return tl::make_unexpected(holding.error());
   const HostIds& ids = (*holding)->ids;
-  const uint32_t slots = 1u << plan.log2_slots;
   LocalJob job;
   job.incarnation = view.job.incarnation;
   job.plan = plan;
@@ -108,9 +107,10 @@ Result<void> LocalJobs::Install(const control::JobView& view) {
   spec.job_id = plan.job_id;
   spec.node = MakeNode(plan, host_, ids, /*multicast=*/false);
   spec.slot_base = ids.slot_base;
-  spec.num_slots = slots * plan.classes;
-  spec.words_ids = ids.words;
-  spec.words_entries = 2 * slots;
+  spec.num_slots = control::SlotsOf(plan.log2_slots, plan.classes);
+  for (size_t i = 0; i < ids.words.size(); ++i) {
+    spec.words.push_back({ids.words[i], 2u << control::PoolOf(plan, static_cast<uint32_t>(i)).log2_slots});
+  }
   spec.fan_ifindex = ifaces_.Ifindex(plan.aggregator_iface);
   spec.inbox_cells = InboxCells(plan);
   spec.ring_ids = ids.rings;

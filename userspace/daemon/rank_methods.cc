@@ -9,6 +9,7 @@
 
 #include "base/errno_error.h"
 #include "control/job.h"
+#include "control/plan.h"
 #include "daemon/daemon.h"
 
 namespace mlnet::daemon {
@@ -111,9 +112,11 @@ void Daemon::AnswerJoin(rpc::PeerId peer, RankSession& session, const JobView& v
   const control::Plan& plan = view.job.plan;
   const auto index = static_cast<size_t>(std::find(local.ranks.begin(), local.ranks.end(), session.rank) - local.ranks.begin());
   Json pools = Json::array();
-  for (uint32_t c = 0; c < plan.classes; ++c) {
-    pools.push_back({{"class", c}, {"stream", 0}, {"log2_slots", plan.log2_slots},
-                     {"cell_base", local.kernel->node().pools[MLNET_CLASS_STREAM(c, 0)].cell_base}});
+  for (uint32_t i = 0; i < NumPools(plan); ++i) {
+    const control::PoolSize size = control::PoolOf(plan, i);
+    pools.push_back({{"class", MLNET_CLASS(size.class_stream)}, {"stream", MLNET_STREAM(size.class_stream)},
+                     {"log2_slots", size.log2_slots},
+                     {"cell_base", local.kernel->node().pools[size.class_stream].cell_base}});
   }
   const Json result = {{"schema", "mlnet.join/1"},
                        {"job", session.job},

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kKernelTotals[] = {"bytes_in", "contributions", "words_summed", "results"};
 constexpr const char* kRankTotals[] = {"packets_sent", "retransmits", "early_resends", "summed_in_kernel", "summed_in_user_space",
-                                       "probes", "wide_blocks", "held", "busy"};
+                                       "probes", "wide_blocks", "nonfinite_packets", "repairs", "held", "busy"};
 
 // What ranks report is theirs to choose: anything but a count is left out.
 uint64_t Count(const Json& body, const char* key) {

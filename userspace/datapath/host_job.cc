@@ -83,8 +83,8 @@ Result<HostJob> HostJob::Install(const Program& program, const HostJobSpec& spec
 Result<void> HostJob::InstallAggregator(const Program& program, const HostJobSpec& spec) {
   if (auto ok = ClearSlots(program, spec.slot_base, spec.num_slots); !ok) return ok;
   if (auto ok = ClearLinks(program, spec.node.link_base, spec.node.n_children); !ok) return ok;
-  for (const uint32_t id : spec.words_ids) {
-    auto created = CreateArray("ml_words", sizeof(mlnet_words), spec.words_entries, true, true);
+  for (const auto& [id, entries] : spec.words) {
+    auto created = CreateArray("ml_words", sizeof(mlnet_words), entries, true, true);
     auto ok = FillPlace(words_.emplace_back(), program.MapFd("ml_words"), "ml_words", id, std::move(created));
     if (!ok) return ok;
   }

@@ -16,8 +16,11 @@ struct HostJobSpec {
   uint16_t job_id = 0;
   mlnet_node node{};
   uint32_t slot_base = 0, num_slots = 0;  // of all classes (aggregate)
-  std::vector<uint32_t> words_ids;        // one per class (aggregate)
-  uint32_t words_entries = 0;             // 2P
+  struct WordsMap {
+    uint32_t id = 0;
+    uint32_t entries = 0;  // two a slot
+  };
+  std::vector<WordsMap> words;            // one per pool (aggregate)
   int fan_ifindex = 0;                    // where copies leave (aggregate)
   uint32_t inbox_cells = 0;               // (deliver)
   std::vector<uint32_t> ring_ids;         // one per local rank (deliver)

@@ -13,16 +13,14 @@ namespace {
 
 std::string NameOf(const Tensors& tensors) { return tensors.empty() ? std::string() : DtypeName(tensors[0]); }
 
-std::string NameOf(const std::vector<Tensors>& lists) { return lists.empty() ? std::string() : NameOf(lists[0]); }
-
 }  // namespace
 
 WorkPtr ProcessGroupMlnet::Delegate(const Request& request, c10d::OpType op, std::vector<Tensors> outputs,
                                     const std::function<WorkPtr(BackendBase&)>& call,
                                     std::function<void()> finish) {
   Comm();  // raises on a closed group
-  Pending pending{.label = Label(request.Key()), .op = op, .finish = std::move(finish),
-                  .outputs = std::move(outputs)};
+  Pending pending{.label = Label(request.Key()), .op = op, .finish = std::move(finish), .outputs = std::move(outputs)};
+  if (pending.outputs.size() == 1) pending.inputs = pending.outputs[0];  // all of these work in place or alike
   BackendBase& gloo = fallback_.For(request);
   try {
     pending.delegated = call(gloo);
@@ -39,9 +37,13 @@ WorkPtr ProcessGroupMlnet::DelegateAllreduce(Tensors& tensors, const c10d::Allre
     return Delegate({"all_reduce", "sparse " + request.dtype, request.op}, c10d::OpType::ALLREDUCE, {tensors},
                     [&](BackendBase& gloo) { return gloo.allreduce(tensors, opts); });
   }
-  // Gloo reads tensors as if they were contiguous, and knows no average.
+  // Gloo reads tensors as if they were contiguous, and knows neither averages nor these two types.
+  const at::ScalarType type = tensors[0].scalar_type();
+  const bool is_widened = type == at::kShort || type == at::kBFloat16;
   Tensors staged;
-  for (const at::Tensor& tensor : tensors) staged.push_back(Contiguous(tensor));
+  for (const at::Tensor& tensor : tensors) {
+    staged.push_back(is_widened ? Contiguous(tensor).to(type == at::kShort ? at::kInt : at::kFloat) : Contiguous(tensor));
+  }
   c10d::AllreduceOptions sum = opts;
   const bool average = op == c10d::ReduceOp::AVG;
   if (average) sum.reduceOp = c10d::ReduceOp::SUM;
@@ -58,9 +60,7 @@ WorkPtr ProcessGroupMlnet::DelegateAllreduce(Tensors& tensors, const c10d::Allre
                   });
 }
 
-WorkPtr ProcessGroupMlnet::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
-  if (tensors.size() != 1) throw std::runtime_error("mlnet: reduce takes one tensor");
-  CheckTensor(tensors[0], "reduce");
+WorkPtr ProcessGroupMlnet::DelegateReduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
   const c10d::ReduceOp::RedOpType op = opts.reduceOp;
   c10d::ReduceOptions sum = opts;
   const bool average = op == c10d::ReduceOp::AVG;
@@ -76,24 +76,6 @@ WorkPtr ProcessGroupMlnet::reduce(Tensors& tensors, const c10d::ReduceOptions& o
                     if (average && !result.is_floating_point()) result.div_(size, "trunc");
                     CopyBack(result, target);
                   });
-}
-
-WorkPtr ProcessGroupMlnet::gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& opts) {
-  return Delegate({"gather", NameOf(inputs), ""}, c10d::OpType::GATHER, outputs,
-                  [&](BackendBase& gloo) { return gloo.gather(outputs, inputs, opts); });
-}
-
-WorkPtr ProcessGroupMlnet::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
-                                   const c10d::ScatterOptions& opts) {
-  return Delegate({"scatter", NameOf(outputs), ""}, c10d::OpType::SCATTER, {outputs},
-                  [&](BackendBase& gloo) { return gloo.scatter(outputs, inputs, opts); });
-}
-
-WorkPtr ProcessGroupMlnet::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
-                                          const c10d::ReduceScatterOptions& opts) {
-  const c10d::ReduceOp::RedOpType op = opts.reduceOp;
-  return Delegate({"reduce_scatter", NameOf(inputs), OpName(op)}, c10d::OpType::REDUCE_SCATTER, {outputs},
-                  [&](BackendBase& gloo) { return gloo.reduce_scatter(outputs, inputs, opts); });
 }
 
 WorkPtr ProcessGroupMlnet::alltoall_base(at::Tensor& output, at::Tensor& input,
@@ -112,15 +94,18 @@ WorkPtr ProcessGroupMlnet::alltoall(Tensors& outputs, Tensors& inputs, const c10
 
 // Point to point is not ordered with the collectives, so it does not pass through the Finisher.
 WorkPtr ProcessGroupMlnet::send(Tensors& tensors, int dst, int tag) {
-  return fallback_.For({"send", NameOf(tensors), ""}).send(tensors, dst, tag);
+  auto inner = fallback_.For({"send", NameOf(tensors), ""}).send(tensors, dst, tag);
+  return c10::make_intrusive<PointToPointWork>(getRank(), c10d::OpType::SEND, tensors, std::move(inner));
 }
 
 WorkPtr ProcessGroupMlnet::recv(Tensors& tensors, int src, int tag) {
-  return fallback_.For({"recv", NameOf(tensors), ""}).recv(tensors, src, tag);
+  auto inner = fallback_.For({"recv", NameOf(tensors), ""}).recv(tensors, src, tag);
+  return c10::make_intrusive<PointToPointWork>(getRank(), c10d::OpType::RECV, tensors, std::move(inner));
 }
 
 WorkPtr ProcessGroupMlnet::recvAnysource(Tensors& tensors, int tag) {
-  return fallback_.For({"recv_any_source", NameOf(tensors), ""}).recvAnysource(tensors, tag);
+  auto inner = fallback_.For({"recv_any_source", NameOf(tensors), ""}).recvAnysource(tensors, tag);
+  return c10::make_intrusive<PointToPointWork>(getRank(), c10d::OpType::RECVANYSOURCE, tensors, std::move(inner));
 }
 
 }  // namespace mlnet::torch_backend

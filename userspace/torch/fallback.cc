@@ -36,7 +36,8 @@ bool Forbidden() {
 }  // namespace
 
 const char* const kNativeHelp =
-    "mlnet sums float32 and int32 (SUM, AVG) and broadcasts and gathers any dtype of dense CPU tensors";
+    "the slot engine has SUM, AVG, MIN and MAX of every real dtype, BAND, BOR and BXOR of integers and bool, and "
+    "moves dense tensors of any dtype";
 
 const char* OpName(c10d::ReduceOp::RedOpType op) {
   switch (op) {

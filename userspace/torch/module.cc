@@ -41,6 +41,8 @@ py::dict StatsOf(const c10::intrusive_ptr<BackendBase>& group) {
   out["summed_in_user_space"] = stats.comm.summed_in_user_space;
   out["probes"] = stats.comm.probes;
   out["wide_blocks"] = stats.comm.wide_blocks;
+  out["nonfinite_packets"] = stats.comm.nonfinite_packets;
+  out["repairs"] = stats.comm.repairs;
   out["held"] = stats.comm.held;
   out["busy"] = stats.comm.busy;
   out["sleeps"] = stats.comm.sleeps;
@@ -52,6 +54,25 @@ py::dict StatsOf(const c10::intrusive_ptr<BackendBase>& group) {
   return out;
 }
 
+WireType WireOf(const std::string& name) {
+  for (const WireType wire : {WireType::kInt32, WireType::kInt16, WireType::kInt8}) {
+    if (name == NameOf(wire)) return wire;
+  }
+  throw std::runtime_error("mlnet: wire type '" + name + "' is unknown (use int32, int16 or int8)");
+}
+
+WorkPtr AllReduceAs(const c10::intrusive_ptr<BackendBase>& group, const at::Tensor& tensor, const std::string& wire,
+                    const c10::optional<at::Tensor>& residual, bool is_stochastic) {
+  return AsMlnet(group).AllReduceAs(tensor, WireOf(wire), residual, is_stochastic);
+}
+
+void MonitoredBarrier(const c10::intrusive_ptr<BackendBase>& group, std::chrono::milliseconds timeout,
+                      bool wait_all_ranks) {
+  c10d::BarrierOptions options;
+  options.timeout = timeout;
+  AsMlnet(group).monitoredBarrier(options, wait_all_ranks);
+}
+
 }  // namespace
 }  // namespace mlnet::torch_backend
 
@@ -61,5 +82,10 @@ PYBIND11_MODULE(_C, module) {
              pybind11::arg("timeout"));
   module.def("stats", &backend::StatsOf, pybind11::arg("group"));
   module.def("close", &backend::Close, pybind11::arg("group"));
+  module.def("all_reduce", &backend::AllReduceAs, pybind11::arg("group"), pybind11::arg("tensor"),
+             pybind11::arg("wire"), pybind11::arg("residual"), pybind11::arg("stochastic"),
+             pybind11::call_guard<pybind11::gil_scoped_release>());
+  module.def("monitored_barrier", &backend::MonitoredBarrier, pybind11::arg("group"), pybind11::arg("timeout"),
+             pybind11::arg("wait_all_ranks"), pybind11::call_guard<pybind11::gil_scoped_release>());
   module.attr("__version__") = MLNET_VERSION;
 }

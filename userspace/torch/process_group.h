@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The c10d backend "mlnet": turns torch's collectives into libmlnet's.
-// New here? process_group.cc has what the slot engine does, delegated.cc what goes to Gloo, work.h the handle.
+// New here? reductions.cc and copies.cc have what the slot engine does, delegated.cc what goes to Gloo,
+// work.h the handle, process_group.cc joining and leaving.
 #pragma once
 
 #include <atomic>
@@ -51,12 +52,20 @@ class ProcessGroupMlnet final : public BackendBase {
                               const c10d::AllgatherOptions& opts = {}) override;
   WorkPtr barrier(const c10d::BarrierOptions& opts = {}) override;
 
-  // Delegated to the inner Gloo group.
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts = {}) override;
   WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& opts = {}) override;
   WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& opts = {}) override;
   WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                          const c10d::ReduceScatterOptions& opts = {}) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& opts = {}) override;
+  /// Sum of floats with lanes of the given type; see CallOptions.
+  WorkPtr AllReduceAs(const at::Tensor& tensor, WireType wire, const c10::optional<at::Tensor>& residual,
+                      bool is_stochastic);
+  /// Over torch's store: rank 0 learns who is missing, by name and within the timeout.
+  void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks = false) override;
+
+  // Delegated to the inner Gloo group.
   WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
                         std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts = {}) override;
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts = {}) override;
@@ -70,7 +79,10 @@ class ProcessGroupMlnet final : public BackendBase {
   WorkPtr Submit(Pending pending);
   void Reduce(Pending& pending, at::Tensor tensor, c10d::ReduceOp::RedOpType op, int divisor,
               const CallOptions& call);
+  WorkPtr ReduceScatter(const std::string& name, const at::Tensor& output, const at::Tensor& input,
+                        const c10d::ReduceScatterOptions& opts);
   WorkPtr DelegateAllreduce(Tensors& tensors, const c10d::AllreduceOptions& opts);
+  WorkPtr DelegateReduce(Tensors& tensors, const c10d::ReduceOptions& opts);
   WorkPtr Delegate(const Request& request, c10d::OpType op, std::vector<Tensors> outputs,
                    const std::function<WorkPtr(BackendBase&)>& call, std::function<void()> finish = {});
 
@@ -78,6 +90,8 @@ class ProcessGroupMlnet final : public BackendBase {
   Membership membership_;
   std::unique_ptr<Finisher> finisher_;
   GroupStats final_stats_;  // what Stats() says once closed
+  c10::intrusive_ptr<c10d::Store> store_;
+  std::atomic<uint64_t> monitored_barriers_{0};
   Fallback fallback_;
   std::atomic<uint64_t> sequence_{0};
 };

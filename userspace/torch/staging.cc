@@ -8,11 +8,11 @@
 namespace mlnet::torch_backend {
 
 void CheckTensor(const at::Tensor& tensor, const char* collective) {
-  if (tensor.defined() && tensor.layout() == at::kStrided && tensor.device().is_cpu()) return;
+  if (tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_meta()) return;
   const std::string what = !tensor.defined() ? std::string("an undefined tensor")
                                              : "a " + c10::str(tensor.layout(), " tensor on ", tensor.device());
   throw std::runtime_error(std::string("mlnet: ") + collective + " got " + what +
-                           "; it works on dense CPU tensors (call .cpu() or .to_dense() first)");
+                           "; it works on dense tensors with values (call .to_dense() first)");
 }
 
 std::string DtypeName(const at::Tensor& tensor) {
@@ -31,14 +31,41 @@ std::string DtypeName(const at::Tensor& tensor) {
   }
 }
 
+void CheckSame(const Tensors& tensors, const at::Tensor& like, const char* collective) {
+  for (const at::Tensor& tensor : tensors) {
+    CheckTensor(tensor, collective);
+    if (tensor.scalar_type() == like.scalar_type() && tensor.numel() == like.numel()) continue;
+    throw std::runtime_error(std::string("mlnet: ") + collective + " needs tensors of one dtype and size, got " +
+                             DtypeName(like) + c10::str(like.sizes()) + " and " + DtypeName(tensor) +
+                             c10::str(tensor.sizes()));
+  }
+}
+
+void CheckCount(size_t got, size_t want, const char* collective, const char* what) {
+  if (got == want) return;
+  throw std::runtime_error(std::string("mlnet: ") + collective + " needs " + std::to_string(want) + " " + what +
+                           ", got " + std::to_string(got));
+}
+
+CallOptions Call(std::chrono::milliseconds timeout) {
+  CallOptions options;
+  if (timeout.count() > 0) options.timeout = timeout;
+  return options;
+}
+
 at::Tensor Contiguous(const at::Tensor& tensor) {
   const at::NoGradGuard no_grad;
+  if (!tensor.device().is_cpu()) {  // through host memory, pinned where the device gains from it
+    const auto host = tensor.options().device(at::kCPU).pinned_memory(tensor.is_cuda());
+    return at::empty(tensor.sizes(), host).copy_(tensor.detach());
+  }
   return tensor.detach().resolve_conj().resolve_neg().contiguous();
 }
 
 void CopyBack(const at::Tensor& staged, at::Tensor tensor) {
   const at::NoGradGuard no_grad;
-  if (staged.data_ptr() != tensor.data_ptr() || !tensor.is_contiguous()) tensor.copy_(staged);
+  const bool is_itself = tensor.device().is_cpu() && staged.data_ptr() == tensor.data_ptr() && tensor.is_contiguous();
+  if (!is_itself) tensor.copy_(staged.view(tensor.sizes()));
 }
 
 }  // namespace mlnet::torch_backend

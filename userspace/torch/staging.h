@@ -2,12 +2,22 @@
 // A contiguous buffer for a caller's tensor: the tensor itself where it is one, else a copy.
 #pragma once
 
+#include <chrono>
+
+#include "mlnet/communicator.h"
 #include "torch_compat.h"
 
 namespace mlnet::torch_backend {
 
 /// Throws unless mlnet can work on it: dense, on the CPU.
 void CheckTensor(const at::Tensor& tensor, const char* collective);
+
+/// Throws unless all have the dtype and the number of elements of `like`.
+void CheckSame(const Tensors& tensors, const at::Tensor& like, const char* collective);
+/// "mlnet: gather needs 3 output tensors, got 2".
+void CheckCount(size_t got, size_t want, const char* collective, const char* what);
+/// `timeout` of a torch call, where it has one.
+CallOptions Call(std::chrono::milliseconds timeout);
 
 /// "float32", as torch's users call it.
 std::string DtypeName(const at::Tensor& tensor);

@@ -18,10 +18,42 @@ c10::TypePtr FutureType(size_t num_outputs) {
   return num_outputs > 1 ? c10::TypePtr(c10::ListType::create(tensors)) : tensors;
 }
 
+// What torch's profiler shows; the names are those of its own backends.
+const char* TitleOf(c10d::OpType op) {
+  switch (op) {
+    case c10d::OpType::ALLREDUCE:
+    case c10d::OpType::ALLREDUCE_COALESCED: return "mlnet:all_reduce";
+    case c10d::OpType::REDUCE: return "mlnet:reduce";
+    case c10d::OpType::REDUCE_SCATTER: return "mlnet:reduce_scatter";
+    case c10d::OpType::BROADCAST: return "mlnet:broadcast";
+    case c10d::OpType::ALLGATHER:
+    case c10d::OpType::_ALLGATHER_BASE:
+    case c10d::OpType::ALLGATHER_COALESCED: return "mlnet:all_gather";
+    case c10d::OpType::GATHER: return "mlnet:gather";
+    case c10d::OpType::SCATTER: return "mlnet:scatter";
+    case c10d::OpType::ALLTOALL:
+    case c10d::OpType::ALLTOALL_BASE: return "mlnet:all_to_all";
+    case c10d::OpType::BARRIER: return "mlnet:barrier";
+    case c10d::OpType::SEND: return "mlnet:send";
+    case c10d::OpType::RECV: return "mlnet:recv";
+    case c10d::OpType::RECVANYSOURCE: return "mlnet:recvAnySource";
+    default: return nullptr;
+  }
+}
+
 }  // namespace
 
+PointToPointWork::PointToPointWork(int rank, c10d::OpType op, const Tensors& tensors, WorkPtr inner)
+    : c10d::Work(rank, op, TitleOf(op), tensors), inner_(std::move(inner)) {}
+
+bool PointToPointWork::wait(std::chrono::milliseconds timeout) {
+  const bool done = inner_->wait(timeout);
+  finish();
+  return done;
+}
+
 MlnetWork::MlnetWork(int rank, Pending pending)
-    : c10d::Work(rank, pending.op), pending_(std::move(pending)),
+    : c10d::Work(rank, pending.op, TitleOf(pending.op), pending.inputs), pending_(std::move(pending)),
       future_(c10::make_intrusive<c10::ivalue::Future>(FutureType(pending_.outputs.size()))) {}
 
 void MlnetWork::WaitForParts() {

@@ -18,10 +18,27 @@ namespace mlnet::torch_backend {
 struct Pending {
   std::string label;                               // "all_reduce #12", for messages
   c10d::OpType op = c10d::OpType::UNKNOWN;
+  Tensors inputs{};                                // what a profiler says the shapes of
   std::vector<std::shared_ptr<mlnet::Work>> parts{};  // what libmlnet does for it
   WorkPtr delegated{};                               // or what the inner Gloo group does
   std::function<void()> finish{};                    // copies back, divides; may be empty. Keeps the buffers alive
   std::vector<Tensors> outputs{};                    // the caller's tensors, for result() and the future
+};
+
+/// A send or receive of the inner Gloo group under mlnet's name for profilers.
+class PointToPointWork final : public c10d::Work {
+ public:
+  PointToPointWork(int rank, c10d::OpType op, const Tensors& tensors, WorkPtr inner);
+
+  bool isCompleted() override { return inner_->isCompleted(); }
+  bool isSuccess() const override { return inner_->isSuccess(); }
+  std::exception_ptr exception() const override { return inner_->exception(); }
+  int sourceRank() const override { return inner_->sourceRank(); }
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  void abort() override { inner_->abort(); }
+
+ private:
+  WorkPtr inner_;
 };
 
 class MlnetWork final : public c10d::Work {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "allreduce.h"
+#include "calls.h"
 #include "control_link.h"
 #include "engine.h"
 #include "engine_thread.h"
@@ -57,19 +57,36 @@ class CommunicatorImpl final : public Communicator {
 
   std::shared_ptr<Work> AllReduce(const void* in, void* out, size_t count, DataType dtype, ReduceOp op,
                                   const CallOptions& options) override {
-    return Submit(AllReduceSpec(in, out, count, dtype, op, options));
+    return Submit(ReductionSpec(CollectiveKind::kAllReduce, Self(), in, out, count, dtype, op, 0, options));
+  }
+  std::shared_ptr<Work> Reduce(const void* in, void* out, size_t count, DataType dtype, int root, ReduceOp op,
+                               const CallOptions& options) override {
+    return Submit(ReductionSpec(CollectiveKind::kReduce, Self(), in, out, count, dtype, op, root, options));
+  }
+  std::shared_ptr<Work> ReduceScatter(const void* in, void* out, size_t count, DataType dtype, ReduceOp op,
+                                      const CallOptions& options) override {
+    const size_t total = count * static_cast<size_t>(world_size());
+    return Submit(ReductionSpec(CollectiveKind::kReduceScatter, Self(), in, out, total, dtype, op, 0, options));
   }
   std::shared_ptr<Work> Broadcast(void* buffer, size_t bytes, int root, const CallOptions& options) override {
-    return Submit(BroadcastSpec(buffer, bytes, root, world_size(), options));
+    return Submit(BroadcastSpec(Self(), buffer, bytes, root, options));
   }
-  std::shared_ptr<Work> AllGather(const void* in, void* out, size_t bytes,
-                                  const CallOptions& options) override {
-    return Submit(AllGatherSpec(in, out, bytes, rank(), world_size(), options));
+  std::shared_ptr<Work> AllGather(const void* in, void* out, size_t bytes, const CallOptions& options) override {
+    return Submit(AllGatherSpec(Self(), in, out, bytes, options));
+  }
+  std::shared_ptr<Work> Gather(const void* in, void* out, size_t bytes, int root,
+                               const CallOptions& options) override {
+    return Submit(GatherSpec(Self(), in, out, bytes, root, options));
+  }
+  std::shared_ptr<Work> Scatter(const void* in, void* out, size_t bytes, int root,
+                                const CallOptions& options) override {
+    return Submit(ScatterSpec(Self(), in, out, bytes, root, options));
   }
   std::shared_ptr<Work> Barrier(const CallOptions& options) override { return Submit(BarrierSpec(options)); }
   CommStats Stats() const override { return engine_.Stats(); }
 
  private:
+  Caller Self() const { return {rank(), world_size()}; }
   std::shared_ptr<Work> Submit(const Result<CollectiveSpec>& spec) {
     if (!spec) return WorkState::Done(tl::make_unexpected(spec.error()));
     auto work = engine_.Submit(*spec);
@@ -85,10 +102,12 @@ class CommunicatorImpl final : public Communicator {
 
 // Every cell a pool may use must be inside the inbox that was handed over.
 Result<void> CheckCells(const EngineConfig& config, size_t num_cells) {
-  for (const PoolConfig& pool : config.pools) {
-    if (!pool.is_open || pool.cell_base + 2ULL * pool.slots() <= num_cells) continue;
-    return Err(ErrorCode::kProtocol, "mlnetd's inbox of " + std::to_string(num_cells) + " cells is too small",
-               "run the same mlnet version of daemon and library");
+  for (const auto& pools : {config.pools, config.fixups}) {
+    for (const PoolConfig& pool : pools) {
+      if (!pool.is_open || pool.cell_base + 2ULL * pool.slots() <= num_cells) continue;
+      return Err(ErrorCode::kProtocol, "mlnetd's inbox of " + std::to_string(num_cells) + " cells is too small",
+                 "run the same mlnet version of daemon and library");
+    }
   }
   return {};
 }

@@ -32,7 +32,9 @@ struct EngineConfig {
   uint64_t rto_max_ns = 200'000'000;
   uint32_t window_first = 32;
   std::string aggregator;                           // "10.77.0.5:28012", for messages
-  std::array<PoolConfig, MLNET_CLASSES_MAX> pools;  // by traffic class, stream 0
+  size_t small_bytes = 16384;                       // see JoinOptions
+  std::array<PoolConfig, MLNET_CLASSES_MAX> pools;   // by traffic class, stream 0
+  std::array<PoolConfig, MLNET_CLASSES_MAX> fixups;  // stream 1, open where stream 0 is
 };
 
 }  // namespace mlnet::worker

@@ -43,10 +43,15 @@ std::optional<Error> TakePools(const rpc::Json& reply, EngineConfig& config) {
     const auto log2_slots = fields.Take<uint8_t>("log2_slots");
     const auto cell_base = fields.Take<uint32_t>("cell_base");
     if (fields.error()) return fields.error();
-    if (traffic_class >= MLNET_CLASSES_MAX || log2_slots > 20) {
+    if (traffic_class >= MLNET_CLASSES_MAX || stream >= MLNET_STREAMS_MAX || log2_slots > 20) {
       return Error{ErrorCode::kProtocol, "mlnetd's answer to join has an impossible pool", {}};
     }
-    if (stream == 0) config.pools[traffic_class] = {true, log2_slots, cell_base, 0};
+    (stream == 0 ? config.pools : config.fixups)[traffic_class] = {true, log2_slots, cell_base, 0};
+  }
+  for (size_t c = 0; c < MLNET_CLASSES_MAX; ++c) {
+    if (config.pools[c].is_open == config.fixups[c].is_open) continue;
+    return Error{ErrorCode::kProtocol, "mlnetd's answer to join lacks a stream of class " + std::to_string(c),
+                 "run the same mlnet version of daemon and library"};
   }
   return std::nullopt;
 }
@@ -105,6 +110,7 @@ Result<JoinReply> ControlLink::Join(const JoinOptions& options) {
   reply->inbox = std::move(answer->fds[0]);
   reply->wake = std::move(answer->fds[1]);
   reply->ring = std::move(answer->fds[2]);
+  reply->config.small_bytes = options.small_bytes;
   reply->config.timeout_ns = static_cast<uint64_t>(options.timeout.count()) * 1'000'000;
   return reply;
 }
@@ -133,6 +139,8 @@ void ControlLink::Report(const CommStats& s) {
                     {"summed_in_user_space", s.summed_in_user_space},
                     {"probes", s.probes},
                     {"wide_blocks", s.wide_blocks},
+                    {"nonfinite_packets", s.nonfinite_packets},
+                    {"repairs", s.repairs},
                     {"held", s.held},
                     {"busy", s.busy},
                     {"sleeps", s.sleeps},

@@ -20,7 +20,7 @@ class Counter {
 
 struct Counters {
   Counter packets_sent, retransmits, early_resends, results, summed_in_kernel, summed_in_user_space;
-  Counter probes, wide_blocks, held, busy, sleeps, rtt_us;
+  Counter probes, wide_blocks, nonfinite_packets, repairs, held, busy, sleeps, rtt_us;
 
   CommStats Snapshot() const {
     CommStats s;
@@ -32,6 +32,8 @@ struct Counters {
     s.summed_in_user_space = summed_in_user_space.Read();
     s.probes = probes.Read();
     s.wide_blocks = wide_blocks.Read();
+    s.nonfinite_packets = nonfinite_packets.Read();
+    s.repairs = repairs.Read();
     s.held = held.Read();
     s.busy = busy.Read();
     s.sleeps = sleeps.Read();

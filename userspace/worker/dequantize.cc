@@ -16,22 +16,40 @@ namespace mlnet::worker {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+using DoubleTag = hn::CappedTag<double, 32>;
+using UintTag = hn::Rebind<uint32_t, DoubleTag>;
+
+hn::VFromD<UintTag> LoadLanes(const uint32_t* from) { return hn::LoadU(UintTag(), from); }
+hn::VFromD<UintTag> LoadLanes(const uint16_t* from) {
+  return hn::PromoteTo(UintTag(), hn::LoadU(hn::Rebind<uint16_t, DoubleTag>(), from));
+}
+hn::VFromD<UintTag> LoadLanes(const uint8_t* from) {
+  return hn::PromoteTo(UintTag(), hn::LoadU(hn::Rebind<uint8_t, DoubleTag>(), from));
+}
+
 // In double, S * T / R is exact for every exponent, so the conversion to float is the only rounding,
 // also where the result is subnormal.
-void DequantizeBlocks(const uint32_t* HWY_RESTRICT lanes, size_t blocks, const double* scale, uint32_t bias,
-                      float* HWY_RESTRICT out) {
-  const hn::CappedTag<double, kBlockElements> dd;
-  const hn::Rebind<uint32_t, decltype(dd)> du;
-  const hn::Rebind<int32_t, decltype(dd)> di;
-  const hn::Rebind<float, decltype(dd)> df;
-  const auto offset = hn::Set(du, bias);
+template <typename Lane>
+void DequantizeLanes(const Lane* HWY_RESTRICT lanes, size_t blocks, uint32_t block_elements,
+                     const double* scale, uint32_t bias, float* HWY_RESTRICT out) {
+  const DoubleTag dd;
+  const hn::Rebind<int32_t, DoubleTag> di;
+  const hn::Rebind<float, DoubleTag> df;
+  const auto offset = hn::Set(UintTag(), bias);
   for (size_t b = 0; b < blocks; ++b) {
     const auto factor = hn::Set(dd, scale[b]);
-    for (size_t i = b * kBlockElements; i < (b + 1) * kBlockElements; i += hn::Lanes(dd)) {
-      const auto sum = hn::BitCast(di, hn::Sub(hn::LoadU(du, lanes + i), offset));
+    for (size_t i = b * block_elements; i < (b + 1) * block_elements; i += hn::Lanes(dd)) {
+      const auto sum = hn::BitCast(di, hn::Sub(LoadLanes(lanes + i), offset));
       hn::StoreU(hn::DemoteTo(df, hn::Mul(hn::PromoteTo(dd, sum), factor)), df, out + i);
     }
   }
+}
+
+void DequantizeBlocks(const void* lanes, size_t blocks, int bits, const double* scale, uint32_t bias,
+                      float* out) {
+  if (bits == 32) DequantizeLanes(static_cast<const uint32_t*>(lanes), blocks, 32, scale, bias, out);
+  if (bits == 16) DequantizeLanes(static_cast<const uint16_t*>(lanes), blocks, 64, scale, bias, out);
+  if (bits == 8) DequantizeLanes(static_cast<const uint8_t*>(lanes), blocks, 128, scale, bias, out);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -43,22 +61,23 @@ namespace mlnet::worker {
 
 HWY_EXPORT(DequantizeBlocks);
 
-void Dequantize(const uint32_t* lanes, const PacketExps& common, int log2_range, uint32_t weight,
+void Dequantize(const void* lanes, const PacketExps& common, const LaneFormat& format, uint32_t weight,
                 std::span<float> out) {
   std::array<double, MLNET_BLOCKS_MAX> scale;
   for (size_t b = 0; b < MLNET_BLOCKS_MAX; ++b) {
     const int exponent = common[2 * b];
-    scale[b] = exponent == 0 ? 0.0 : std::ldexp(1.0, exponent - 126 - log2_range);
+    scale[b] = exponent == 0 ? 0.0 : std::ldexp(1.0, exponent - 126 - format.log2_range);
   }
-  const uint32_t bias = weight << log2_range;
-  const size_t whole = out.size() / kBlockElements;
+  const uint32_t bias = weight << format.log2_range;
+  const size_t whole = out.size() / format.block_elements;
   const auto run = HWY_DYNAMIC_DISPATCH(DequantizeBlocks);
-  run(lanes, whole, scale.data(), bias, out.data());
-  const size_t rest = out.size() % kBlockElements;
+  run(lanes, whole, format.bits, scale.data(), bias, out.data());
+  const size_t rest = out.size() % format.block_elements;
   if (rest == 0) return;
-  std::array<float, kBlockElements> padded;
-  run(lanes + whole * kBlockElements, 1, &scale[whole], bias, padded.data());
-  std::memcpy(out.data() + whole * kBlockElements, padded.data(), rest * sizeof(float));
+  std::array<float, MLNET_BLOCK_BYTES> padded;
+  const auto* last = static_cast<const std::byte*>(lanes) + whole * MLNET_BLOCK_BYTES;
+  run(last, 1, format.bits, &scale[whole], bias, padded.data());
+  std::memcpy(out.data() + whole * format.block_elements, padded.data(), rest * sizeof(float));
 }
 
 }  // namespace mlnet::worker

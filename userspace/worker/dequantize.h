@@ -12,7 +12,7 @@
 namespace mlnet::worker {
 
 /// `weight` ranks are in the sums. `lanes` may be read up to whole blocks past out.size().
-void Dequantize(const uint32_t* lanes, const PacketExps& common, int log2_range, uint32_t weight,
+void Dequantize(const void* lanes, const PacketExps& common, const LaneFormat& format, uint32_t weight,
                 std::span<float> out);
 
 }  // namespace mlnet::worker

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace mlnet::worker {
@@ -14,16 +15,23 @@ constexpr uint64_t kReportNs = 1'000'000'000;
 Engine::Engine(const EngineConfig& config, Transport& transport, ControlSink& control)
     : config_(config), transport_(transport), control_(control), packetizer_(config_), batch_(transport) {
   const LaneContext context{config_, packetizer_, transport_, batch_, counters_, control_};
-  for (size_t c = 0; c < lanes_.size(); ++c) {
-    if (config_.pools[c].is_open) lanes_[c] = std::make_unique<Lane>(context, static_cast<int>(c));
+  for (int c = 0; c < MLNET_CLASSES_MAX; ++c) {
+    if (!config_.pools[static_cast<size_t>(c)].is_open) continue;
+    auto& fixups = lanes_[static_cast<size_t>(c)];
+    fixups = std::make_unique<Lane>(context, c, nullptr);
+    lanes_[static_cast<size_t>(c) + MLNET_CLASSES_MAX] = std::make_unique<Lane>(context, c, fixups.get());
   }
+}
+
+Lane* Engine::LaneOf(int traffic_class, int stream) {
+  return lanes_[static_cast<size_t>(traffic_class + (stream == 0 ? MLNET_CLASSES_MAX : 0))].get();
 }
 
 Engine::~Engine() { Fail({ErrorCode::kCancelled, "the communicator was closed", {}}); }
 
 std::shared_ptr<Work> Engine::Submit(const CollectiveSpec& spec) {
   if (config_.world_size == 1) return CopyAlone(spec);
-  if (lanes_[static_cast<size_t>(spec.traffic_class)] == nullptr) {
+  if (LaneOf(spec.traffic_class, 0) == nullptr) {
     return WorkState::Done(
         Err(ErrorCode::kInvalidArgument,
             "traffic class " + std::to_string(spec.traffic_class) + " is not open in this job",
@@ -38,8 +46,9 @@ std::shared_ptr<Work> Engine::Submit(const CollectiveSpec& spec) {
 }
 
 std::shared_ptr<Work> Engine::CopyAlone(const CollectiveSpec& spec) {
-  const size_t unit = spec.kind == CollectiveKind::kAllReduce ? SizeOf(spec.dtype) : 1;
+  const size_t unit = IsReduction(spec.kind) ? SizeOf(spec.dtype) : 1;
   if (spec.count > 0 && spec.in != spec.out) std::memmove(spec.out, spec.in, spec.count * unit);
+  if (spec.residual != nullptr) std::fill_n(spec.residual, spec.count, 0.0F);
   return WorkState::Done({});
 }
 
@@ -69,7 +78,7 @@ bool Engine::TakeSubmissions(uint64_t now_ns) {
     has_submissions_.store(false, std::memory_order_relaxed);
   }
   for (Submission& call : taken_) {
-    lanes_[static_cast<size_t>(call.spec.traffic_class)]->Enqueue(call.spec, std::move(call.work), now_ns);
+    LaneOf(call.spec.traffic_class, 0)->Enqueue(call.spec, std::move(call.work), now_ns);
   }
   taken_.clear();
   return true;
@@ -81,12 +90,9 @@ bool Engine::TakeNotices(uint64_t now_ns) {
   while (transport_.NextNotice(notice)) {
     has_any = true;
     if (notice.type == 0) continue;  // a wake-up
-    if (notice.epoch != config_.epoch || notice.child != config_.child ||
-        MLNET_STREAM(notice.class_stream) != 0) {
-      continue;
-    }
-    auto& lane = lanes_[MLNET_CLASS(notice.class_stream)];
-    if (lane && !lane->IsIdle()) lane->OnNotice(notice, now_ns);
+    if (notice.epoch != config_.epoch || notice.child != config_.child) continue;
+    Lane* lane = LaneOf(MLNET_CLASS(notice.class_stream), MLNET_STREAM(notice.class_stream));
+    if (lane != nullptr && !lane->IsIdle()) lane->OnNotice(notice, now_ns);
   }
   return has_any;
 }

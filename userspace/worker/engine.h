@@ -54,6 +54,7 @@ class Engine {
   };
 
   std::shared_ptr<Work> CopyAlone(const CollectiveSpec& spec);
+  Lane* LaneOf(int traffic_class, int stream);
   bool TakeSubmissions(uint64_t now_ns);
   bool TakeNotices(uint64_t now_ns);
   bool SendRound(uint64_t now_ns);
@@ -66,7 +67,8 @@ class Engine {
   Counters counters_;
   Packetizer packetizer_;
   SendBatch batch_;
-  std::array<std::unique_ptr<Lane>, MLNET_CLASSES_MAX> lanes_;  // null: class not open
+  // By stream and class: fix-ups first, since they end collectives. Null: class not open.
+  std::array<std::unique_ptr<Lane>, MLNET_CLASSES_MAX * MLNET_STREAMS_MAX> lanes_;
   size_t next_lane_ = 0;                                        // round-robin between classes
   uint64_t next_report_ns_ = 0;
   uint64_t reported_results_ = 0;

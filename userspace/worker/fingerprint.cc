@@ -11,6 +11,11 @@ constexpr uint64_t Mix64(uint64_t x) {
   return x ^ (x >> 33);
 }
 
+uint32_t Fold(uint64_t hash) {
+  const auto folded = static_cast<uint32_t>(hash ^ (hash >> 32));
+  return folded != 0 ? folded : 1;
+}
+
 const char* KindName(CollectiveKind kind) {
   switch (kind) {
     case CollectiveKind::kAllReduce:
@@ -21,6 +26,14 @@ const char* KindName(CollectiveKind kind) {
       return "all_gather";
     case CollectiveKind::kBarrier:
       return "barrier";
+    case CollectiveKind::kReduce:
+      return "reduce";
+    case CollectiveKind::kReduceScatter:
+      return "reduce_scatter";
+    case CollectiveKind::kGather:
+      return "gather";
+    case CollectiveKind::kScatter:
+      return "scatter";
   }
   return "?";
 }
@@ -28,24 +41,35 @@ const char* KindName(CollectiveKind kind) {
 }  // namespace
 
 uint32_t Fingerprint(const CollectiveSpec& spec) {
-  const bool is_reduce = spec.kind == CollectiveKind::kAllReduce;
+  const bool is_reduction = IsReduction(spec.kind);
   uint64_t hash = Mix64(static_cast<uint64_t>(spec.kind) + 1);
-  hash = Mix64(hash ^ (is_reduce ? static_cast<uint64_t>(spec.dtype) + 1 : 0));
-  hash = Mix64(hash ^ (is_reduce ? static_cast<uint64_t>(spec.op) + 1 : 0));
+  hash = Mix64(hash ^ (is_reduction ? static_cast<uint64_t>(spec.dtype) + 1 : 0));
+  hash = Mix64(hash ^ (is_reduction ? static_cast<uint64_t>(spec.op) + 1 : 0));
+  hash = Mix64(hash ^ (is_reduction ? static_cast<uint64_t>(spec.wire) + 1 : 0));
   hash = Mix64(hash ^ spec.count);
-  hash = Mix64(hash ^ (spec.kind == CollectiveKind::kBroadcast ? static_cast<uint64_t>(spec.root) + 1 : 0));
-  const auto folded = static_cast<uint32_t>(hash ^ (hash >> 32));
-  return folded != 0 ? folded : 1;
+  hash = Mix64(hash ^ (HasRoot(spec.kind) ? static_cast<uint64_t>(spec.root) + 1 : 0));
+  return Fold(hash);
+}
+
+uint32_t RepairFingerprint(uint32_t collective, uint64_t ordinal, size_t repair, uint64_t packets) {
+  return Fold(Mix64(Mix64(Mix64(uint64_t{collective} << 8 | repair) ^ ordinal) ^ packets));
+}
+
+uint64_t SeedOf(uint64_t job_epoch, int traffic_class, uint64_t ordinal, int rank) {
+  return Mix64(Mix64(Mix64(job_epoch << 8 | static_cast<uint64_t>(traffic_class)) ^ ordinal) ^
+               (static_cast<uint64_t>(rank) + 1));
 }
 
 std::string DescribeSpec(const CollectiveSpec& spec) {
   std::string text = KindName(spec.kind);
-  if (spec.kind == CollectiveKind::kAllReduce) {
-    text += spec.dtype == DataType::kFloat32 ? " float32 sum" : " int32 sum";
-    return text + " count=" + std::to_string(spec.count);
+  if (IsReduction(spec.kind)) {
+    text += std::string(" ") + NameOf(spec.dtype) + " " + NameOf(spec.op);
+    if (spec.wire != WireType::kInt32) text += std::string(" as ") + NameOf(spec.wire);
+    text += " count=" + std::to_string(spec.count);
+  } else if (spec.kind != CollectiveKind::kBarrier) {
+    text += " bytes=" + std::to_string(spec.count);
   }
-  if (spec.kind != CollectiveKind::kBarrier) text += " bytes=" + std::to_string(spec.count);
-  if (spec.kind == CollectiveKind::kBroadcast) text += " root=" + std::to_string(spec.root);
+  if (HasRoot(spec.kind)) text += " root=" + std::to_string(spec.root);
   return text;
 }
 

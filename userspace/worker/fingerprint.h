@@ -6,12 +6,16 @@
 #include <cstdint>
 #include <string>
 
-#include "partition.h"
+#include "collective_spec.h"
 
 namespace mlnet::worker {
 
-/// Of kind, dtype, op, element count and root; never 0.
+/// Of kind, dtype, op, wire type, element count and root; never 0.
 uint32_t Fingerprint(const CollectiveSpec& spec);
+/// Of the `repair`-th repair of a collective.
+uint32_t RepairFingerprint(uint32_t collective, uint64_t ordinal, size_t repair, uint64_t packets);
+/// A number that differs for each of its arguments: the seed of stochastic rounding.
+uint64_t SeedOf(uint64_t job_epoch, int traffic_class, uint64_t ordinal, int rank);
 
 /// "all_reduce float32 sum count=1000": what the fingerprint stands for, for people.
 std::string DescribeSpec(const CollectiveSpec& spec);

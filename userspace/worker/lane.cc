@@ -7,10 +7,12 @@
 
 namespace mlnet::worker {
 
-Lane::Lane(const LaneContext& context, int traffic_class)
+Lane::Lane(const LaneContext& context, int traffic_class, Lane* repairs)
     : context_(context),
-      pool_(context.config.pools[static_cast<size_t>(traffic_class)]),
+      pool_((repairs != nullptr ? context.config.pools
+                                : context.config.fixups)[static_cast<size_t>(traffic_class)]),
       traffic_class_(traffic_class),
+      repairs_(repairs),
       next_of_slot_(pool_.slots()),
       next_seq_(pool_.first_seq),
       oldest_(pool_.first_seq),
@@ -25,33 +27,51 @@ Lane::Lane(const LaneContext& context, int traffic_class)
 }
 
 void Lane::Enqueue(const CollectiveSpec& spec, std::shared_ptr<WorkState> work, uint64_t now_ns) {
-  auto collective = std::make_unique<Collective>();
+  auto collective = std::make_shared<Collective>();
   const EngineConfig& config = context_.config;
+  const uint64_t seed =
+      SeedOf(uint64_t{config.job} << 16 | config.epoch, traffic_class_, next_ordinal_, config.rank);
   collective->spec = spec;
-  collective->plan = Partition(spec, {config.blocks, pool_.slots(), config.world_size});
+  collective->traffic =
+      MakeTraffic(spec, {config.rank, config.world_size, config.blocks, pool_.slots(), config.small_bytes, seed},
+                  context_.counters);
   collective->fingerprint = Fingerprint(spec);
   collective->ordinal = next_ordinal_++;
-  collective->first_seq = next_seq_;
   collective->deadline_ns = now_ns + (spec.timeout_ns != 0 ? spec.timeout_ns : config.timeout_ns);
   collective->work = std::move(work);
-  collective->common.resize(collective->plan.covered);
-  collective->probe_answered.resize(collective->plan.probes);
-  next_seq_ += collective->plan.total();
+  Place(std::move(collective));
+}
+
+void Lane::Place(std::shared_ptr<Collective> collective) {
+  collective->first_seq = next_seq_;
+  next_seq_ += collective->traffic->packets();
   next_deadline_ns_ = std::min(next_deadline_ns_, collective->deadline_ns);
   unsent_.push_back(collective.get());
   active_.push_back(std::move(collective));
 }
 
+// What the results of `collective` left open, each as a collective of its own on this stream.
+void Lane::Repair(const std::shared_ptr<Collective>& collective) {
+  auto repairs = collective->traffic->Repairs();
+  collective->repairs_left = repairs.size();
+  for (size_t i = 0; i < repairs.size(); ++i) {
+    auto repair = std::make_shared<Collective>();
+    repair->spec = collective->spec;
+    repair->fingerprint =
+        RepairFingerprint(collective->fingerprint, collective->ordinal, i, repairs[i]->packets());
+    repair->traffic = std::move(repairs[i]);
+    repair->ordinal = collective->ordinal;
+    repair->deadline_ns = collective->deadline_ns;
+    repair->work = collective->work;
+    repair->parent = collective;
+    Place(std::move(repair));
+  }
+}
+
 Lane::Readiness Lane::ReadinessOf(const Collective& collective) const {
   const uint64_t seq = collective.first_seq + collective.next;
   if (next_of_slot_[flights_.IndexOf(seq)] != seq) return Readiness::kSlotTaken;
-  const Plan& plan = collective.plan;
-  if (plan.probes == 0 || collective.IsProbe(collective.next)) return Readiness::kReady;
-  const uint64_t data_packet = collective.next - plan.probes;
-  // From P on the exponents came with the result of data_packet - P, which freed this very slot.
-  if (data_packet >= plan.covered) return Readiness::kReady;
-  return collective.probe_answered[data_packet / plan.probe_covers] ? Readiness::kReady
-                                                                    : Readiness::kNoExponents;
+  return collective.traffic->IsReady(collective.next) ? Readiness::kReady : Readiness::kNotReady;
 }
 
 bool Lane::HasRoomFor(const Collective& collective) const {
@@ -85,8 +105,7 @@ uint32_t Lane::Send(uint64_t now_ns, uint32_t budget) {
 
 void Lane::SendFirst(Collective& collective, uint64_t now_ns) {
   const uint64_t packet = collective.next++;
-  const size_t bytes = context_.packetizer.Bytes(collective, packet, false);
-  context_.packetizer.Build(collective, packet, false, context_.batch.Take(traffic_class_, bytes));
+  Build(collective, packet, false);
   Flight& flight = flights_.Add(collective.first_seq + packet, now_ns);
   flight.collective = &collective;
   flight.packet = packet;
@@ -94,13 +113,18 @@ void Lane::SendFirst(Collective& collective, uint64_t now_ns) {
   WakeAt(flight.due_ns);
   ++collective.in_flight;
   context_.counters.packets_sent.Add();
-  if (collective.IsProbe(packet)) context_.counters.probes.Add();
+  if (collective.traffic->IsProbe(packet)) context_.counters.probes.Add();
+}
+
+void Lane::Build(const Collective& collective, uint64_t packet, bool is_retry) {
+  const size_t bytes = Packetizer::Bytes(collective, packet, is_retry);
+  const uint8_t stream = repairs_ == nullptr ? 1 : 0;
+  context_.packetizer.Build(collective, stream, packet, is_retry, context_.batch.Take(traffic_class_, bytes));
 }
 
 void Lane::Resend(Flight& flight, uint64_t now_ns) {
   const Collective& collective = *flight.collective;
-  const size_t bytes = context_.packetizer.Bytes(collective, flight.packet, true);
-  context_.packetizer.Build(collective, flight.packet, true, context_.batch.Take(traffic_class_, bytes));
+  Build(collective, flight.packet, true);
   flights_.Touch(flight, now_ns);
   flight.is_busy = false;
   flight.due_ns = now_ns + rtt_.rto_ns();
@@ -141,7 +165,7 @@ Error Lane::TimeoutError(const Collective& collective) const {
   const uint64_t timeout_ns =
       collective.spec.timeout_ns != 0 ? collective.spec.timeout_ns : context_.config.timeout_ns;
   const std::string what =
-      collective.Describe() + " not done after " + std::to_string(timeout_ns / 1'000'000) + " ms: ";
+      collective.Describe() + " not done within its timeout of " + std::to_string(timeout_ns / 1'000'000) + " ms: ";
   const std::string& aggregator = context_.config.aggregator;
   const bool is_about_oldest = last_notice_.type != 0 && last_notice_.seq == (oldest_ & MLNET_SEQ_MASK);
   if (is_about_oldest && last_notice_.type == MLNET_T_HELD && last_notice_.bitmap != 0) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One traffic class: its seq space, the collectives in it, and their packets on the way.
+// One stream of a traffic class: its seq space, the collectives in it, and their packets on the way.
+// The fix-up stream of a class is a second lane, which is given repairs in the order of the collectives.
 // Why: classes never wait for each other, so each has a pool, a window, timers and an order of its own.
 // Rule 2: seq s is sent only after the result of s - P was copied out, and the result that carries the
 // exponents of s. Results are copied out as they come, in any order; collectives end in any order.
@@ -38,7 +39,8 @@ struct LaneContext {
 
 class Lane {
  public:
-  Lane(const LaneContext& context, int traffic_class);
+  /// `repairs`: the lane of the class's fix-up stream; null for that stream itself.
+  Lane(const LaneContext& context, int traffic_class, Lane* repairs);
 
   /// Gives the collective its place in the order. Called in the same order on all ranks.
   void Enqueue(const CollectiveSpec& spec, std::shared_ptr<WorkState> work, uint64_t now_ns);
@@ -60,22 +62,23 @@ class Lane {
   uint64_t srtt_ns() const { return rtt_.srtt_ns(); }
 
  private:
-  enum class Readiness { kReady, kNoExponents, kSlotTaken };
+  enum class Readiness { kReady, kNotReady, kSlotTaken };
 
   Readiness ReadinessOf(const Collective& collective) const;
   bool HasRoomFor(const Collective& collective) const;
   void SendFirst(Collective& collective, uint64_t now_ns);
   void Resend(Flight& flight, uint64_t now_ns);
+  void Build(const Collective& collective, uint64_t packet, bool is_retry);
   const mlnet_cell& CellOf(uint64_t seq) const;
   bool IsPublished(uint64_t seq) const;
 
   void Consume(Flight& flight, uint64_t now_ns);
   bool Fits(const mlnet_cell& cell, const Collective& collective, uint64_t packet);
-  void ConsumeProbe(Collective& collective, uint32_t probe, const mlnet_cell& cell);
-  void ConsumeData(Collective& collective, uint64_t packet, const mlnet_cell& cell);
-  void NoteExponents(Collective& collective, const PacketExps& exps);
   void OnAnswer(Flight& flight, uint64_t now_ns);
+  void Count(const Collective& collective);
   void Finish(Collective& collective);
+  void Place(std::shared_ptr<Collective> collective);
+  void Repair(const std::shared_ptr<Collective>& collective);
 
   void RunTimers(Flight& flight, uint64_t now_ns);
   void RunKeepAlive(Flight& flight, uint64_t now_ns);
@@ -91,8 +94,9 @@ class Lane {
   const LaneContext context_;
   const PoolConfig pool_;
   const int traffic_class_;
+  Lane* const repairs_;
 
-  std::deque<std::unique_ptr<Collective>> active_;  // in order; the first is not answered
+  std::deque<std::shared_ptr<Collective>> active_;  // in order; the first is not answered
   std::deque<Collective*> unsent_;                  // those with packets left to send, in order
   std::vector<uint64_t> next_of_slot_;              // the seq each slot takes next
   uint64_t next_seq_;                               // of the next collective

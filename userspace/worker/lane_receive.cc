@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What comes back to a lane: results, notices, and the passing of time.
 #include <atomic>
-#include <cstring>
 
-#include "dequantize.h"
 #include "lane.h"
 #include "wire/packet.h"
 
@@ -40,7 +38,11 @@ bool Lane::Receive(uint64_t now_ns) {
   }
   if (has_timed_out_) AskWithOldest(now_ns);
   if (!has_asked_ && !is_waiting_for_others_) AskAfterSilence(now_ns);
-  while (!active_.empty() && active_.front()->IsAnswered()) active_.pop_front();
+  while (!active_.empty() && active_.front()->IsAnswered()) {
+    // Repairs take their places in the order of the collectives, whatever order those ended in.
+    if (active_.front()->traffic->NeedsRepair()) repairs_->Repair(active_.front());
+    active_.pop_front();
+  }
   return has_progress;
 }
 
@@ -49,26 +51,22 @@ void Lane::Consume(Flight& flight, uint64_t now_ns) {
   const mlnet_cell& cell = CellOf(flight.seq);
   const uint64_t seq = flight.seq;
   if (!Fits(cell, collective, flight.packet)) return;
-  if (collective.IsProbe(flight.packet)) {
-    ConsumeProbe(collective, static_cast<uint32_t>(flight.packet), cell);
-  } else {
-    ConsumeData(collective, flight.packet - collective.plan.probes, cell);
-  }
+  collective.traffic->Take(flight.packet, cell);
+  Count(collective);
   OnAnswer(flight, now_ns);
   flights_.Remove(flight);
   --collective.in_flight;
   next_of_slot_[flights_.IndexOf(seq)] = seq + pool_.slots();
   while (oldest_ < next_seq_ && next_of_slot_[flights_.IndexOf(oldest_)] > oldest_) ++oldest_;
-  if (++collective.answered == collective.plan.total()) Finish(collective);
+  ++collective.answered;
+  if (collective.IsAnswered()) Finish(collective);
 }
 
 // The slot engine compares these before it adds; a difference here means that a rule was broken.
 bool Lane::Fits(const mlnet_cell& cell, const Collective& collective, uint64_t packet) {
-  const Piece piece = collective.IsProbe(packet)
-                          ? Piece{0, 0, ProbeWords(collective.plan, static_cast<uint32_t>(packet)), -1}
-                          : PieceOf(collective.spec, collective.plan, context_.config.world_size,
-                                    packet - collective.plan.probes);
-  if (cell.fingerprint == collective.fingerprint && cell.words == piece.words) return true;
+  if (cell.fingerprint == collective.fingerprint && cell.words == collective.traffic->ShapeOf(packet).words) {
+    return true;
+  }
   failure_ = Error{ErrorCode::kProtocol,
                    "the result of packet " + std::to_string(packet) + " of " + collective.Describe() +
                        " belongs to another collective",
@@ -76,44 +74,11 @@ bool Lane::Fits(const mlnet_cell& cell, const Collective& collective, uint64_t p
   return false;
 }
 
-void Lane::NoteExponents(Collective& collective, const PacketExps& exps) {
-  if (HasNonFinite(exps)) collective.is_non_finite = true;
-  context_.counters.wide_blocks.Add(CountWideBlocks(exps, context_.packetizer.log2_range()));
-}
-
-void Lane::ConsumeProbe(Collective& collective, uint32_t probe, const mlnet_cell& cell) {
-  const Plan& plan = collective.plan;
-  const uint32_t first = probe * plan.probe_covers;
-  const uint32_t count = std::min(plan.probe_covers, plan.covered - first);
-  const auto* bytes = reinterpret_cast<const std::byte*>(cell.w);
-  for (uint32_t i = 0; i < count; ++i) {
-    PacketExps& exps = collective.CommonOf(first + i);
-    std::memcpy(exps.data(), bytes + static_cast<size_t>(i) * exps.size(), exps.size());
-    NoteExponents(collective, exps);
-  }
-  collective.probe_answered[probe] = true;
-}
-
-void Lane::ConsumeData(Collective& collective, uint64_t packet, const mlnet_cell& cell) {
-  const CollectiveSpec& spec = collective.spec;
-  const Plan& plan = collective.plan;
-  const Piece piece = PieceOf(spec, plan, context_.config.world_size, packet);
-  if (plan.probes > 0) {
-    PacketExps& exps = collective.CommonOf(packet);
-    auto* out = static_cast<float*>(spec.out) + piece.offset;
-    Dequantize(reinterpret_cast<const uint32_t*>(cell.w), exps, context_.packetizer.log2_range(), cell.weight,
-               {out, piece.count});
-    if (packet + pool_.slots() < plan.packets) {  // the result also brought the exponents of packet + P
-      std::memcpy(exps.data(), cell.exps, exps.size());
-      NoteExponents(collective, exps);
-    }
-    return;
-  }
-  if (piece.count == 0) return;
-  auto* out = static_cast<std::byte*>(spec.out);
-  if (spec.kind == CollectiveKind::kAllGather) out += static_cast<size_t>(piece.owner) * spec.count;
-  std::memcpy(out + piece.offset * plan.unit_bytes, cell.w,
-              static_cast<size_t>(piece.count) * plan.unit_bytes);
+void Lane::Count(const Collective& collective) {
+  Counters& counters = context_.counters;
+  counters.results.Add();
+  if (collective.parent) counters.repairs.Add();
+  (collective.traffic->IsSummedByRanks() ? counters.summed_in_user_space : counters.summed_in_kernel).Add();
 }
 
 void Lane::OnAnswer(Flight& flight, uint64_t now_ns) {
@@ -133,18 +98,16 @@ void Lane::OnAnswer(Flight& flight, uint64_t now_ns) {
   has_asked_ = false;
   is_waiting_for_others_ = false;
   rearmed_ns_ = now_ns + rtt_.rto_ns();  // while answers come, what is missing shows by being overtaken
-  counters.results.Add();
-  counters.summed_in_kernel.Add();
 }
 
 void Lane::Finish(Collective& collective) {
-  if (!collective.is_non_finite) {
-    collective.work->Complete({});
-    return;
+  if (collective.traffic->NeedsRepair()) return;  // goes on in the fix-up stream when its turn comes
+  collective.traffic->Finish();
+  if (collective.parent) {
+    if (--collective.parent->repairs_left > 0) return;
+    collective.parent->traffic->Finish();
   }
-  collective.work->Complete(Err(ErrorCode::kNonFinite,
-                                collective.Describe() + ": an input has a NaN or an infinity on some rank",
-                                "the output is unspecified; the communicator stays usable"));
+  collective.work->Complete({});
 }
 
 bool Lane::IsOvertakenNow(const Flight& flight, uint64_t now_ns) {

@@ -18,25 +18,13 @@ class Packetizer {
   explicit Packetizer(const EngineConfig& config);
 
   /// Length of the packet; a retry is always full length (rule 4).
-  size_t Bytes(const Collective& collective, uint64_t packet, bool is_retry) const;
-  /// REQUIRES: out.size() == Bytes(...); the packet's common exponents are known.
-  void Build(const Collective& collective, uint64_t packet, bool is_retry, std::span<std::byte> out) const;
-
-  int log2_range() const { return log2_range_; }
+  static size_t Bytes(const Collective& collective, uint64_t packet, bool is_retry);
+  /// REQUIRES: out.size() == Bytes(...); the traffic is ready for the packet.
+  void Build(const Collective& collective, uint8_t stream, uint64_t packet, bool is_retry,
+             std::span<std::byte> out) const;
 
  private:
-  void BuildProbe(const Collective& collective, uint32_t probe, uint64_t* words) const;
-  void BuildData(const Collective& collective, const Piece& piece, uint64_t packet, uint64_t* words) const;
-  bool IsMine(const Piece& piece) const { return piece.owner < 0 || piece.owner == rank_; }
-
   mlnet_hdr header_;  // what all packets of this rank share
-  int rank_;
-  int world_size_;
-  int log2_range_;
-  std::array<uint32_t, MLNET_CLASSES_MAX> slots_;
 };
-
-/// The elements of data packet `packet` in the caller's float input.
-std::span<const float> FloatsOf(const Collective& collective, uint64_t packet);
 
 }  // namespace mlnet::worker

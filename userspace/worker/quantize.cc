@@ -6,29 +6,56 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "quantize.cc"
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
 
+#ifndef MLNET_WORKER_QUANTIZE_CALL
+#define MLNET_WORKER_QUANTIZE_CALL
+namespace mlnet::worker {
+
+/// Some blocks of one packet. `first` and `second`: per block, the two factors whose product is R / T.
+struct QuantizeCall {
+  const float* x;
+  size_t blocks;
+  uint32_t block_elements;
+  const float* first;
+  const float* second;
+  uint32_t range;
+  bool is_dithered;
+  uint32_t seed;
+  uint32_t element;
+  void* lanes;
+};
+
+}  // namespace mlnet::worker
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace mlnet::worker {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// A multiple of it makes every block, so no loop has a rest.
+using FloatTag = hn::CappedTag<float, 32>;
+using IntTag = hn::RebindToSigned<FloatTag>;
+using UintTag = hn::RebindToUnsigned<FloatTag>;
+
 // Largest and smallest non-zero magnitude of each block, as float bits. Zeros wrap to the top of the
 // unsigned range when 1 is taken away, so the minimum passes over them.
-void MeasureBlocks(const float* HWY_RESTRICT x, size_t blocks, uint32_t* largest,
+void MeasureBlocks(const float* HWY_RESTRICT x, size_t blocks, uint32_t block_elements, uint32_t* largest,
                    uint32_t* smallest_less_one) {
-  const hn::CappedTag<uint32_t, kBlockElements> d;
+  const UintTag d;
   const auto mask = hn::Set(d, 0x7fffffffU);
   const auto one = hn::Set(d, 1U);
   for (size_t b = 0; b < blocks; ++b) {
     auto high = hn::Zero(d);
     auto low = hn::Set(d, 0xffffffffU);
-    for (size_t i = 0; i < kBlockElements; i += hn::Lanes(d)) {
-      const auto bits = hn::LoadU(d, reinterpret_cast<const uint32_t*>(x + b * kBlockElements + i));
+    for (size_t i = 0; i < block_elements; i += hn::Lanes(d)) {
+      const auto bits = hn::LoadU(d, reinterpret_cast<const uint32_t*>(x + b * block_elements + i));
       const auto magnitude = hn::And(bits, mask);
       high = hn::Max(high, magnitude);
       low = hn::Min(low, hn::Sub(magnitude, one));
@@ -38,23 +65,71 @@ void MeasureBlocks(const float* HWY_RESTRICT x, size_t blocks, uint32_t* largest
   }
 }
 
-void QuantizeBlocks(const float* HWY_RESTRICT x, size_t blocks, const float* first, const float* second,
-                    uint32_t range, uint32_t* HWY_RESTRICT lanes) {
-  const hn::CappedTag<float, kBlockElements> df;
-  const hn::RebindToSigned<decltype(df)> di;
-  const hn::RebindToUnsigned<decltype(df)> du;
-  const auto low = hn::Set(di, static_cast<int32_t>(0U - range));
-  const auto high = hn::Set(di, static_cast<int32_t>(range - 1U));
-  const auto bias = hn::Set(du, range);
-  for (size_t b = 0; b < blocks; ++b) {
-    const auto a = hn::Set(df, first[b]);
-    const auto c = hn::Set(df, second[b]);
-    for (size_t i = b * kBlockElements; i < (b + 1) * kBlockElements; i += hn::Lanes(df)) {
-      const auto scaled = hn::Mul(hn::Mul(hn::LoadU(df, x + i), a), c);
+// Uniform in [0, 1) by element: the mixer "lowbias32" over a Weyl sequence.
+template <class V>
+hn::VFromD<FloatTag> Uniform(V element, uint32_t seed) {
+  const UintTag d;
+  auto h = hn::Add(hn::Mul(element, hn::Set(d, 0x9e3779b9U)), hn::Set(d, seed));
+  h = hn::Xor(h, hn::ShiftRight<16>(h));
+  h = hn::Mul(h, hn::Set(d, 0x7feb352dU));
+  h = hn::Xor(h, hn::ShiftRight<15>(h));
+  h = hn::Mul(h, hn::Set(d, 0x846ca68bU));
+  h = hn::Xor(h, hn::ShiftRight<16>(h));
+  const auto top = hn::BitCast(IntTag(), hn::ShiftRight<8>(h));
+  return hn::Mul(hn::ConvertTo(FloatTag(), top), hn::Set(FloatTag(), 0x1p-24F));
+}
+
+template <class V>
+void StoreLanes(V biased, uint32_t* to) {
+  hn::StoreU(hn::BitCast(UintTag(), biased), UintTag(), to);
+}
+template <class V>
+void StoreLanes(V biased, uint16_t* to) {
+  const hn::Rebind<uint16_t, FloatTag> d;
+  hn::StoreU(hn::DemoteTo(d, biased), d, to);
+}
+template <class V>
+void StoreLanes(V biased, uint8_t* to) {
+  const hn::Rebind<uint8_t, FloatTag> d;
+  hn::StoreU(hn::DemoteTo(d, biased), d, to);
+}
+
+template <typename Lane, bool kIsDithered>
+bool QuantizeLanes(const QuantizeCall& call) {
+  const FloatTag df;
+  const IntTag di;
+  const UintTag du;
+  const auto low = hn::Set(di, static_cast<int32_t>(0U - call.range));
+  const auto high = hn::Set(di, static_cast<int32_t>(call.range - 1U));
+  const auto bias = hn::Set(di, static_cast<int32_t>(call.range));
+  const auto most = hn::Set(df, std::numeric_limits<float>::max());
+  auto* lanes = static_cast<Lane*>(call.lanes);
+  auto all_finite = hn::Eq(hn::Zero(df), hn::Zero(df));
+  for (size_t b = 0; b < call.blocks; ++b) {
+    const auto a = hn::Set(df, call.first[b]);
+    const auto c = hn::Set(df, call.second[b]);
+    for (size_t i = b * call.block_elements; i < (b + 1) * call.block_elements; i += hn::Lanes(df)) {
+      const auto x = hn::LoadU(df, call.x + i);
+      const auto is_finite = hn::Le(hn::Abs(x), most);
+      all_finite = hn::And(all_finite, is_finite);
+      auto scaled = hn::Mul(hn::Mul(hn::IfThenElseZero(is_finite, x), a), c);
+      if constexpr (kIsDithered) {
+        const auto element = hn::Iota(du, call.element + static_cast<uint32_t>(i));
+        scaled = hn::Floor(hn::Add(scaled, Uniform(element, call.seed)));
+      }
       const auto q = hn::Min(hn::Max(hn::NearestInt(scaled), low), high);
-      hn::StoreU(hn::Add(hn::BitCast(du, q), bias), du, lanes + i);
+      StoreLanes(hn::Add(q, bias), lanes + i);
     }
   }
+  return hn::AllTrue(df, all_finite);
+}
+
+bool QuantizeBlocks(const QuantizeCall& call, int bits) {
+  if (bits == 32) return QuantizeLanes<uint32_t, false>(call);
+  if (bits == 16) {
+    return call.is_dithered ? QuantizeLanes<uint16_t, true>(call) : QuantizeLanes<uint16_t, false>(call);
+  }
+  return call.is_dithered ? QuantizeLanes<uint8_t, true>(call) : QuantizeLanes<uint8_t, false>(call);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -69,29 +144,71 @@ HWY_EXPORT(QuantizeBlocks);
 
 namespace {
 
+constexpr uint32_t kInfinityBits = 0x7f800000U;
+
 // Calls `run(x, first block, blocks)` over whole blocks of x, the last one padded with zeros.
 template <typename Run>
-void OverBlocks(std::span<const float> x, Run run) {
-  const size_t whole = x.size() / kBlockElements;
-  run(x.data(), size_t{0}, whole);
-  const size_t rest = x.size() % kBlockElements;
+void OverBlocks(std::span<const float> x, uint32_t block_elements, Run run) {
+  const size_t whole = x.size() / block_elements;
+  if (whole > 0) run(x.data(), size_t{0}, whole);
+  const size_t rest = x.size() % block_elements;
   if (rest == 0) return;
-  std::array<float, kBlockElements> padded{};
-  std::memcpy(padded.data(), x.data() + whole * kBlockElements, rest * sizeof(float));
+  std::array<float, MLNET_BLOCK_BYTES> padded{};
+  std::memcpy(padded.data(), x.data() + whole * block_elements, rest * sizeof(float));
   run(padded.data(), whole, size_t{1});
+}
+
+// The slow way, where a block has an element that is not finite.
+void MeasureFinite(const float* x, uint32_t block_elements, uint32_t& largest, uint32_t& smallest_less_one) {
+  largest = 0;
+  smallest_less_one = UINT32_MAX;
+  for (uint32_t i = 0; i < block_elements; ++i) {
+    const uint32_t magnitude = std::bit_cast<uint32_t>(x[i]) & 0x7fffffffU;
+    if (magnitude >= kInfinityBits) continue;
+    largest = std::max(largest, magnitude);
+    smallest_less_one = std::min(smallest_less_one, magnitude - 1);
+  }
+}
+
+// Skipped and all-zero blocks say q = 0.
+void NeutralBlock(const LaneFormat& format, size_t block, void* lanes) {
+  const uint32_t bias = 1U << format.log2_range;
+  const size_t n = format.block_elements;
+  if (format.bits == 32) std::fill_n(static_cast<uint32_t*>(lanes) + block * n, n, bias);
+  if (format.bits == 16) std::fill_n(static_cast<uint16_t*>(lanes) + block * n, n, static_cast<uint16_t>(bias));
+  if (format.bits == 8) std::fill_n(static_cast<uint8_t*>(lanes) + block * n, n, static_cast<uint8_t>(bias));
 }
 
 }  // namespace
 
-int Log2Range(int world_size) { return 31 - std::bit_width(static_cast<unsigned>(world_size) - 1U); }
+int Log2Range(int bits, int world_size) {
+  const uint64_t most = bits == 64 ? UINT64_MAX : (uint64_t{1} << bits) - 1;
+  const uint64_t n = static_cast<uint64_t>(world_size);
+  int log2_range = bits - 1;  // as if alone: 2R - 1 = most
+  while (((uint64_t{2} << log2_range) - 1) > most / n) --log2_range;
+  return log2_range;
+}
 
-void MeasureExps(std::span<const float> x, PacketExps& exps) {
+LaneFormat LaneFormat::Of(int bits, int world_size) {
+  return {bits, Log2Range(bits, world_size), static_cast<uint32_t>(MLNET_BLOCK_BYTES * 8 / bits)};
+}
+
+ExponentRange RangeOf(const PacketExps& exps, size_t block) {
+  if (exps[2 * block] == 0) return {};
+  return {exps[2 * block], 255 - exps[2 * block + 1]};
+}
+
+void MeasureExps(std::span<const float> x, uint32_t block_elements, PacketExps& exps) {
   exps.fill(0);
   std::array<uint32_t, MLNET_BLOCKS_MAX> largest;
   std::array<uint32_t, MLNET_BLOCKS_MAX> smallest;
   size_t total = 0;
-  OverBlocks(x, [&](const float* from, size_t first, size_t blocks) {
-    HWY_DYNAMIC_DISPATCH(MeasureBlocks)(from, blocks, &largest[first], &smallest[first]);
+  OverBlocks(x, block_elements, [&](const float* from, size_t first, size_t blocks) {
+    HWY_DYNAMIC_DISPATCH(MeasureBlocks)(from, blocks, block_elements, &largest[first], &smallest[first]);
+    for (size_t b = 0; b < blocks; ++b) {
+      if (largest[first + b] < kInfinityBits) continue;
+      MeasureFinite(from + b * block_elements, block_elements, largest[first + b], smallest[first + b]);
+    }
     total = first + blocks;
   });
   for (size_t b = 0; b < total; ++b) {
@@ -102,44 +219,37 @@ void MeasureExps(std::span<const float> x, PacketExps& exps) {
   }
 }
 
-void Quantize(std::span<const float> x, const PacketExps& common, int log2_range, uint32_t* lanes) {
+bool Quantize(std::span<const float> x, const PacketExps& common, const LaneFormat& format, uint32_t skip,
+              const std::optional<Dither>& dither, void* lanes) {
   std::array<float, MLNET_BLOCKS_MAX> first;
   std::array<float, MLNET_BLOCKS_MAX> second;
   for (size_t b = 0; b < MLNET_BLOCKS_MAX; ++b) {
     // x * R / T with T = 2^(E - 126). Both halves of the exponent are representable for every E.
-    const int shift = log2_range + 126 - common[2 * b];
+    const int shift = format.log2_range + 126 - common[2 * b];
     first[b] = std::ldexp(1.0F, shift / 2);
     second[b] = std::ldexp(1.0F, shift - shift / 2);
   }
-  const uint32_t range = 1U << log2_range;
+  bool all_finite = true;
   size_t total = 0;
-  OverBlocks(x, [&](const float* from, size_t at, size_t blocks) {
-    HWY_DYNAMIC_DISPATCH(QuantizeBlocks)
-    (from, blocks, &first[at], &second[at], range, lanes + at * kBlockElements);
+  OverBlocks(x, format.block_elements, [&](const float* from, size_t at, size_t blocks) {
+    const size_t element = at * format.block_elements;
+    const QuantizeCall call{from,
+                            blocks,
+                            format.block_elements,
+                            &first[at],
+                            &second[at],
+                            1U << format.log2_range,
+                            dither.has_value(),
+                            dither ? dither->seed : 0,
+                            (dither ? dither->first_element : 0) + static_cast<uint32_t>(element),
+                            static_cast<std::byte*>(lanes) + at * MLNET_BLOCK_BYTES};
+    all_finite &= HWY_DYNAMIC_DISPATCH(QuantizeBlocks)(call, format.bits);
     total = at + blocks;
   });
   for (size_t b = 0; b < total; ++b) {
-    if (common[2 * b] != kExpNonFinite && common[2 * b] != 0) continue;
-    std::fill_n(lanes + b * kBlockElements, kBlockElements, range);
+    if (common[2 * b] == 0 || (skip >> b & 1U) != 0) NeutralBlock(format, b, lanes);
   }
-}
-
-bool HasNonFinite(const PacketExps& common) {
-  for (size_t b = 0; b < MLNET_BLOCKS_MAX; ++b) {
-    if (common[2 * b] == kExpNonFinite) return true;
-  }
-  return false;
-}
-
-uint32_t CountWideBlocks(const PacketExps& common, int log2_range) {
-  uint32_t wide = 0;
-  for (size_t b = 0; b < MLNET_BLOCKS_MAX; ++b) {
-    const int largest = common[2 * b];
-    if (largest == 0 || largest == kExpNonFinite) continue;
-    const int smallest = 255 - common[2 * b + 1];
-    if (log2_range - (largest - smallest) < kWideBits) ++wide;
-  }
-  return wide;
+  return all_finite;
 }
 
 }  // namespace mlnet::worker

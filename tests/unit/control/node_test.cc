@@ -19,7 +19,7 @@ Plan FourRanksOnTwoHosts() {
   plan.aggregator = "a1";
   plan.aggregator_address = "10.0.0.9";
   plan.group = "239.205.0.3";
-  plan.log2_slots = 4;
+  plan.log2_slots = 6;
   plan.classes = 2;
   plan.children = {{0, "w1", "eth0", "10.0.0.1"}, {1, "w2", "eth0", "10.0.0.2"}, {2, "w1", "eth0", "10.0.0.1"},
                    {3, "w2", "eth0", "10.0.0.2"}};
@@ -29,7 +29,7 @@ Plan FourRanksOnTwoHosts() {
 TEST(node, aggregator_knows_children_slots_and_one_copy_per_host) {
   HostIds ids;
   ids.slot_base = 100;
-  ids.words = {7, 8};
+  ids.words = {7, 8, 9, 10};
   ids.fan = 2;
   ids.link_base = 50;
   ids.stats = 6;
@@ -49,13 +49,19 @@ TEST(node, aggregator_knows_children_slots_and_one_copy_per_host) {
   EXPECT_EQ(node.link_base, 50u);
   EXPECT_EQ(node.stats_id, 6u);
   EXPECT_EQ(node.pools[0].slot_base, 100u);
-  EXPECT_EQ(node.pools[1].slot_base, 116u);
+  EXPECT_EQ(node.pools[1].slot_base, 164u);
   EXPECT_EQ(node.pools[0].words_id, 7u);
   EXPECT_EQ(node.pools[1].words_id, 8u);
-  EXPECT_EQ(node.pools[0].log2_slots, 4);
+  EXPECT_EQ(node.pools[0].log2_slots, 6);
   EXPECT_TRUE(node.pools[1].is_open);
   EXPECT_FALSE(node.pools[2].is_open);
-  EXPECT_FALSE(node.pools[8].is_open) << "no fix-up stream yet";
+  // The fix-up streams come behind the classes and are smaller.
+  EXPECT_EQ(node.pools[8].slot_base, 228u);
+  EXPECT_EQ(node.pools[9].slot_base, 260u);
+  EXPECT_EQ(node.pools[9].words_id, 10u);
+  EXPECT_EQ(node.pools[8].log2_slots, 5);
+  EXPECT_TRUE(node.pools[9].is_open);
+  EXPECT_FALSE(node.pools[10].is_open);
   EXPECT_EQ(node.group_be, inet_addr("239.205.0.3"));
   EXPECT_THAT(node.group_mac, ElementsAre(0x01, 0x00, 0x5e, 0x4d, 0x00, 0x03));
 }
@@ -76,10 +82,11 @@ TEST(node, worker_host_knows_its_ranks_and_where_results_go) {
   EXPECT_EQ(node.child_local[3], 2);
   EXPECT_EQ(node.local_ring[0], 11u);
   EXPECT_EQ(node.local_ring[1], 12u);
-  EXPECT_EQ(node.pools[1].cell_base, 32u);
+  EXPECT_EQ(node.pools[1].cell_base, 128u);
+  EXPECT_EQ(node.pools[9].cell_base, 320u);
   EXPECT_EQ(node.fan_id, 0u);
   EXPECT_EQ(node.n_fan, 0);
-  EXPECT_EQ(InboxCells(plan), 64u);
+  EXPECT_EQ(InboxCells(plan), 384u);
   EXPECT_THAT(LocalRanks(plan, "w2"), ElementsAre(1, 3));
   EXPECT_TRUE(LocalRanks(plan, "a1").empty());
 }

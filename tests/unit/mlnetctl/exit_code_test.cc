@@ -36,7 +36,7 @@ INSTANTIATE_TEST_SUITE_P(
                     CodeCase{ErrorCode::kPermission, 4}, CodeCase{ErrorCode::kUnsupported, 5},
                     CodeCase{ErrorCode::kConflict, 6}, CodeCase{ErrorCode::kTimeout, 7},
                     CodeCase{ErrorCode::kMismatch, 1}, CodeCase{ErrorCode::kRankLost, 1},
-                    CodeCase{ErrorCode::kNonFinite, 1}, CodeCase{ErrorCode::kProtocol, 1},
+                    CodeCase{ErrorCode::kProtocol, 1},
                     CodeCase{ErrorCode::kSystem, 1}, CodeCase{ErrorCode::kCancelled, 1}),
     [](const auto& param_info) { return std::string(ErrorCodeName(param_info.param.code)); });
 

@@ -22,15 +22,30 @@ EngineConfig Config(int rank) {
   return config;
 }
 
-Collective Make(CollectiveSpec spec, uint64_t first_seq) {
+struct Made {
+  Counters counters;
   Collective collective;
+};
+
+std::unique_ptr<Made> Make(int rank, CollectiveSpec spec, uint64_t first_seq) {
+  auto made = std::make_unique<Made>();
   spec.traffic_class = 2;
-  collective.spec = spec;
-  collective.plan = Partition(spec, {MLNET_BLOCKS_MAX, 8, 4});
-  collective.fingerprint = Fingerprint(spec);
-  collective.first_seq = first_seq;
-  collective.common.resize(collective.plan.covered);
-  return collective;
+  made->collective.spec = spec;
+  made->collective.traffic = MakeTraffic(spec, {.rank = rank, .world_size = 4, .slots = 8}, made->counters);
+  made->collective.fingerprint = Fingerprint(spec);
+  made->collective.first_seq = first_seq;
+  return made;
+}
+
+// The answer to the only probe: every block of the first eight packets has this exponent pair.
+void AnswerProbe(Collective& collective, uint8_t largest) {
+  mlnet_cell cell{};
+  auto* bytes = reinterpret_cast<uint8_t*>(cell.w);
+  for (size_t i = 0; i < 8 * MLNET_EXPS_BYTES; i += 2) {
+    bytes[i] = largest;
+    bytes[i + 1] = static_cast<uint8_t>(255 - largest);
+  }
+  collective.traffic->Take(0, cell);
 }
 
 struct Built {
@@ -46,8 +61,8 @@ struct Built {
 Built Build(int rank, const Collective& collective, uint64_t packet, bool is_retry) {
   const Packetizer packetizer(Config(rank));
   Built built;
-  built.bytes.resize(packetizer.Bytes(collective, packet, is_retry));
-  packetizer.Build(collective, packet, is_retry, built.bytes);
+  built.bytes.resize(Packetizer::Bytes(collective, packet, is_retry));
+  packetizer.Build(collective, 0, packet, is_retry, built.bytes);
   EXPECT_TRUE(wire::Parse(built.bytes, built.view));
   EXPECT_TRUE(wire::Verify(built.view));
   EXPECT_EQ(built.view.header.job, 0x1234);
@@ -71,8 +86,9 @@ CollectiveSpec Floats(const std::vector<float>& in) {
 TEST(Packetize, a_probe_carries_the_exponents_of_the_packets_it_covers) {
   std::vector<float> in(352 * 10, 1.0F);  // exponent 127
   in[352 * 3] = 4.0F;                     // packet 3, block 0: largest 129
-  const Collective collective = Make(Floats(in), 0xfffffffeULL);
-  ASSERT_EQ(collective.plan.probes, 1u);
+  const auto made = Make(1, Floats(in), 0xfffffffeULL);
+  const Collective& collective = made->collective;
+  ASSERT_EQ(collective.traffic->packets(), 11u);
   const Built probe = Build(1, collective, 0, false);
   EXPECT_EQ(probe.view.header.op_wire, wire::OpWire(MLNET_OP_MAX8, MLNET_WIRE_EXPS));
   EXPECT_EQ(probe.view.header.words, 32);  // 8 packets * 22 bytes = 176, two blocks
@@ -88,8 +104,11 @@ TEST(Packetize, a_probe_carries_the_exponents_of_the_packets_it_covers) {
 TEST(Packetize, a_data_packet_carries_biased_lanes_and_the_exponents_one_pool_ahead) {
   std::vector<float> in(352 * 10, 1.0F);
   in[352 * 9 + 32] = 0.25F;  // packet 9, block 1: smallest 125
-  Collective collective = Make(Floats(in), 100);
-  for (auto& exps : collective.common) exps.fill(128);  // T = 4
+  const auto made = Make(0, Floats(in), 100);
+  Collective& collective = made->collective;
+  EXPECT_FALSE(collective.traffic->IsReady(1));
+  AnswerProbe(collective, 128);  // T = 4
+  EXPECT_TRUE(collective.traffic->IsReady(1));
   const Built first = Build(0, collective, 1 + 1, false);
   EXPECT_EQ(first.view.header.op_wire, wire::OpWire(MLNET_OP_ADD64, MLNET_WIRE_BIASED32));
   EXPECT_EQ(first.view.header.words, 176);
@@ -103,8 +122,9 @@ TEST(Packetize, a_data_packet_carries_biased_lanes_and_the_exponents_one_pool_ah
 
 TEST(Packetize, a_retry_of_data_has_the_same_payload) {
   const std::vector<float> in(400, 3.0F);
-  Collective collective = Make(Floats(in), 0);
-  for (auto& exps : collective.common) exps.fill(130);
+  const auto made = Make(3, Floats(in), 0);
+  Collective& collective = made->collective;
+  AnswerProbe(collective, 130);
   const Built once = Build(3, collective, 1, false), again = Build(3, collective, 1, true);
   ASSERT_EQ(once.bytes.size(), again.bytes.size());
   EXPECT_EQ(std::memcmp(once.view.payload.data(), again.view.payload.data(), once.view.payload.size()), 0);
@@ -117,7 +137,7 @@ TEST(Packetize, integers_travel_as_they_are_with_zero_padding) {
   spec.dtype = DataType::kInt32;
   spec.in = in.data();
   spec.count = 3;
-  const Built packet = Build(0, Make(spec, 5), 0, false);
+  const Built packet = Build(0, Make(0, spec, 5)->collective, 0, false);
   EXPECT_EQ(packet.view.header.op_wire, wire::OpWire(MLNET_OP_ADD32, MLNET_WIRE_INT32));
   EXPECT_EQ(packet.view.header.words, 16);
   EXPECT_EQ(packet.Word(0), 0xfffffffe00000001ULL);
@@ -132,21 +152,21 @@ TEST(Packetize, only_the_owner_of_raw_bytes_sends_them) {
   spec.in = in.data();
   spec.count = in.size();
   spec.root = 2;
-  const Collective collective = Make(spec, 0);
-  const Built owner = Build(2, collective, 0, false);
+  const auto by_owner = Make(2, spec, 0), by_other = Make(0, spec, 0);
+  const Built owner = Build(2, by_owner->collective, 0, false);
   EXPECT_EQ(owner.view.header.words, 32);
   EXPECT_EQ(owner.view.header.flags, 0);
   EXPECT_EQ(owner.view.trailer.weight, 1);
   EXPECT_EQ(owner.Word(24), 0xababababababababULL);
   EXPECT_EQ(owner.Word(25), 0u);
 
-  const Built other = Build(0, collective, 0, false);
+  const Built other = Build(0, by_other->collective, 0, false);
   EXPECT_EQ(other.bytes.size(), wire::kOverheadBytes);
   EXPECT_EQ(other.view.header.words, 32);
   EXPECT_EQ(other.view.header.flags, MLNET_F_NO_PAYLOAD | MLNET_F_NO_DATA);
   EXPECT_EQ(other.view.trailer.weight, 0);
 
-  const Built retry = Build(0, collective, 0, true);  // rule 4: full length
+  const Built retry = Build(0, by_other->collective, 0, true);  // rule 4: full length
   EXPECT_EQ(retry.bytes.size(), owner.bytes.size());
   EXPECT_EQ(retry.view.header.flags, MLNET_F_NO_DATA | MLNET_F_RETRY);
   EXPECT_EQ(retry.view.trailer.weight, 0);
@@ -154,7 +174,7 @@ TEST(Packetize, only_the_owner_of_raw_bytes_sends_them) {
 }
 
 TEST(Packetize, a_barrier_is_a_header_that_counts) {
-  const Built packet = Build(1, Make({}, 9), 0, false);
+  const Built packet = Build(1, Make(1, {}, 9)->collective, 0, false);
   EXPECT_EQ(packet.bytes.size(), wire::kOverheadBytes);
   EXPECT_EQ(packet.view.header.words, 0);
   EXPECT_EQ(packet.view.header.flags, 0);

@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from . import _C
 
-__all__ = ["stats", "close"]
+__all__ = ["all_reduce", "stats", "close"]
 __version__ = _C.__version__
 
 _groups = weakref.WeakSet()
@@ -35,6 +35,21 @@ def _backend_of(group):
     return group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group
 
 
+def all_reduce(tensor, group=None, wire="int32", residual=None, stochastic=False, async_op=False):
+    """Sums a float tensor over all ranks in place, with the wire type of the caller's choice.
+
+    wire: "int32" is what torch.distributed.all_reduce uses; "int16" and "int8" send half and a quarter of the bytes
+    and are lossy (README: error bounds). residual: a contiguous float32 tensor of the same size that receives what
+    rounding took from this rank's input; add it to the next input (error feedback). stochastic: round up or down at
+    random, right on average. Returns None, or with async_op a Work (wait(), get_future()).
+    """
+    work = _C.all_reduce(_backend_of(group), tensor, wire, residual, stochastic)
+    if async_op:
+        return work
+    work.wait()
+    return None
+
+
 def stats(group=None):
     """Counters of this rank in `group` (default: the whole world) since it joined, as a dict.
 
@@ -48,6 +63,21 @@ def stats(group=None):
 def close(group=None):
     """Leaves the job in an orderly way; later collectives of `group` raise. Done at exit by itself."""
     _C.close(_backend_of(group))
+
+
+_monitored_barrier = dist.distributed_c10d.monitored_barrier
+
+
+def _monitored_barrier_of_any(group=dist.GroupMember.WORLD, timeout=None, wait_all_ranks=False):
+    """torch.distributed.monitored_barrier, which refuses every backend but Gloo by its name; mlnet has one too."""
+    if dist.distributed_c10d._rank_not_in_group(group) or dist.get_backend(group) != "mlnet":
+        return _monitored_barrier(group, timeout, wait_all_ranks)
+    backend = _backend_of(None if group is dist.GroupMember.WORLD else group)
+    timeout = dist.distributed_c10d.default_pg_timeout if timeout is None else timeout
+    return _C.monitored_barrier(backend, timeout, wait_all_ranks)
+
+
+dist.monitored_barrier = dist.distributed_c10d.monitored_barrier = _monitored_barrier_of_any
 
 
 @atexit.register

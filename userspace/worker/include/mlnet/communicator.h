@@ -20,11 +20,30 @@
 
 namespace mlnet {
 
-enum class DataType : uint8_t { kFloat32 = 0, kInt32 = 1 };
-enum class ReduceOp : uint8_t { kSum = 0 };
+enum class DataType : uint8_t {
+  kFloat32 = 0,
+  kInt32 = 1,
+  kFloat64 = 2,
+  kFloat16 = 3,
+  kBFloat16 = 4,
+  kInt8 = 5,
+  kUint8 = 6,
+  kInt16 = 7,
+  kInt64 = 8,
+  kBool = 9,  // one byte, 0 or 1
+};
+enum class ReduceOp : uint8_t { kSum = 0, kMin = 1, kMax = 2, kBitAnd = 3, kBitOr = 4, kBitXor = 5 };
+
+/// Lanes that sums of floats travel in. kInt32 keeps every element accurate; the others are lossy, for
+/// gradients, and only where asked for.
+enum class WireType : uint8_t { kInt32 = 0, kInt16 = 1, kInt8 = 2 };
 
 /// Bytes of one element.
 size_t SizeOf(DataType dtype);
+/// "float32", "sum", "int16".
+const char* NameOf(DataType dtype);
+const char* NameOf(ReduceOp op);
+const char* NameOf(WireType wire);
 
 struct JoinOptions {
   std::string job;                // rendezvous name, the same on all ranks; 1..63 of [A-Za-z0-9._-]
@@ -32,11 +51,19 @@ struct JoinOptions {
   int world_size = 1;             // 1..64
   std::string socket;             // mlnetd's socket; empty: $MLNET_SOCKET, else /run/mlnet/mlnetd.sock
   std::chrono::milliseconds timeout{30000};  // for joining, and the default of every collective
+  /// Float sums of at most so many bytes over all ranks together are gathered as they are and added in rank
+  /// order by each rank (counted as summed_in_user_space). The same on all ranks; 0: never.
+  size_t small_bytes = 16384;
 };
 
 struct CallOptions {
   int traffic_class = 0;                 // 0..7; classes never wait for each other
   std::chrono::milliseconds timeout{0};  // 0: the communicator's default
+  WireType wire = WireType::kInt32;      // sums of float32, float16 and bfloat16
+  bool is_stochastic = false;            // kInt16, kInt8: round up or down at random, right on average; repeatable
+  /// Sums of float32: receives what rounding took from this rank's input, element by element (error
+  /// feedback: add it to the next input). Valid like the other buffers; null: not wanted.
+  float* residual = nullptr;
 };
 
 /// Counters of this rank since it joined.
@@ -48,7 +75,9 @@ struct CommStats {
   uint64_t summed_in_kernel = 0;       // contributions of this rank that an XDP program has summed
   uint64_t summed_in_user_space = 0;   // contributions summed in this process instead
   uint64_t probes = 0;                 // probe packets sent
-  uint64_t wide_blocks = 0;            // blocks whose smallest element keeps under 12 bits
+  uint64_t wide_blocks = 0;            // blocks summed again in 64-bit lanes, or gathered
+  uint64_t nonfinite_packets = 0;      // packets with a NaN or an infinity on some rank
+  uint64_t repairs = 0;                // packets of the fix-up stream
   uint64_t held = 0, busy = 0;         // answers HELD and BUSY
   uint64_t sleeps = 0;                 // times the engine slept instead of polling
   uint64_t rtt_us = 0;                 // smoothed round trip
@@ -73,18 +102,36 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int world_size() const = 0;
 
-  /// Element-wise sum over all ranks; `in` may equal `out`. count may be 0.
-  /// float32: |error| <= n * M * 2^(ceil(log2 n) + 1 - 32) per block of 32 elements (M: the largest
-  /// magnitude in the block over all ranks), plus the rounding of the result to float32; the same
-  /// bits on every rank. int32: exact, wrapping. A non-finite input raises kNonFinite on all ranks.
+  /// Element-wise over all ranks; `in` may equal `out`. count may be 0. The same bits on every rank.
+  ///   integers  exact; sums wrap. kBool sums are logical or
+  ///   kMin, kMax  exact, every type; a NaN on any rank gives NaN
+  ///   kBitAnd, kBitOr, kBitXor  integers and kBool
+  ///   sums of floats  NaN and infinities exactly as IEEE 754 has them. Finite elements, with L lane bits, n
+  ///   ranks and M the largest magnitude in a block of 128 bytes of lanes (kFloat64: 256) over all ranks:
+  ///     |error| <= n * M * 2^(ceil(log2 n) + 1 - L), twice that if is_stochastic, L = 32, 16, 8; kFloat64 64;
+  ///     kInt32 wire: and |error| <= 2^-12 * the sum of the magnitudes; kFloat64: 2^-24 of it;
+  ///   plus one rounding to float32 and to the type. Up to JoinOptions::small_bytes: float adds in rank order.
   virtual std::shared_ptr<Work> AllReduce(const void* in, void* out, size_t count, DataType dtype,
                                           ReduceOp op = ReduceOp::kSum, const CallOptions& options = {}) = 0;
+  /// AllReduce whose result only `root` gets; elsewhere `out` may be null and is not touched.
+  virtual std::shared_ptr<Work> Reduce(const void* in, void* out, size_t count, DataType dtype, int root,
+                                       ReduceOp op = ReduceOp::kSum, const CallOptions& options = {}) = 0;
+  /// AllReduce of world_size * count elements, of which this rank gets the rank-th `count`. `out` may be
+  /// that part of `in`.
+  virtual std::shared_ptr<Work> ReduceScatter(const void* in, void* out, size_t count, DataType dtype,
+                                              ReduceOp op = ReduceOp::kSum, const CallOptions& options = {}) = 0;
   /// Copies `bytes` from rank `root` to all.
   virtual std::shared_ptr<Work> Broadcast(void* buffer, size_t bytes, int root,
                                           const CallOptions& options = {}) = 0;
   /// Rank r's `bytes` land at out + r * bytes on all ranks.
   virtual std::shared_ptr<Work> AllGather(const void* in, void* out, size_t bytes,
                                           const CallOptions& options = {}) = 0;
+  /// AllGather whose result only `root` gets; elsewhere `out` may be null and is not touched.
+  virtual std::shared_ptr<Work> Gather(const void* in, void* out, size_t bytes, int root,
+                                       const CallOptions& options = {}) = 0;
+  /// Rank r gets the r-th `bytes` of the world_size * bytes at `in` on rank `root`; elsewhere `in` may be null.
+  virtual std::shared_ptr<Work> Scatter(const void* in, void* out, size_t bytes, int root,
+                                        const CallOptions& options = {}) = 0;
   /// Done when every rank has called it.
   virtual std::shared_ptr<Work> Barrier(const CallOptions& options = {}) = 0;
 

@@ -18,7 +18,6 @@ enum class ErrorCode {
   kTimeout,           // a deadline passed; the message names who is missing
   kMismatch,          // ranks called different collectives
   kRankLost,          // a member of the job died or left
-  kNonFinite,         // an input had a NaN or an infinity
   kProtocol,          // the other side answered something unintelligible
   kSystem,            // a system call failed; the message has errno's text
   kCancelled,         // the communicator was closed

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "calls.h"
 #include "sim/cluster.h"
 #include "sim/reference.h"
 
@@ -29,6 +30,12 @@ inline worker::CollectiveSpec AllReduceOf(const void* in, void* out, size_t coun
   auto spec = Spec(worker::CollectiveKind::kAllReduce, in, out, count, traffic_class);
   spec.dtype = dtype;
   return spec;
+}
+
+/// Calls as the public API makes them: an error fails the test.
+inline worker::CollectiveSpec Checked(const Result<worker::CollectiveSpec>& spec) {
+  EXPECT_TRUE(spec.has_value()) << (spec ? "" : spec.error().ToString());
+  return spec.value_or(worker::CollectiveSpec{});
 }
 
 inline void ExpectDone(const Works& works) {

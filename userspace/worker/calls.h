@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stage 0 of the tensor path: a call becomes a CollectiveSpec, or an error that names the argument.
+#pragma once
+
+#include "collective_spec.h"
+
+namespace mlnet::worker {
+
+/// Who calls: this rank of a job of so many.
+struct Caller {
+  int rank = 0;
+  int world_size = 1;
+};
+
+/// `count` elements of the whole input; `root` of kReduce.
+Result<CollectiveSpec> ReductionSpec(CollectiveKind kind, Caller caller, const void* in, void* out, size_t count,
+                                     DataType dtype, ReduceOp op, int root, const CallOptions& options);
+Result<CollectiveSpec> BroadcastSpec(Caller caller, void* buffer, size_t bytes, int root, const CallOptions& options);
+/// `bytes` of each rank.
+Result<CollectiveSpec> AllGatherSpec(Caller caller, const void* in, void* out, size_t bytes, const CallOptions& options);
+Result<CollectiveSpec> GatherSpec(Caller caller, const void* in, void* out, size_t bytes, int root,
+                                  const CallOptions& options);
+Result<CollectiveSpec> ScatterSpec(Caller caller, const void* in, void* out, size_t bytes, int root,
+                                   const CallOptions& options);
+Result<CollectiveSpec> BarrierSpec(const CallOptions& options);
+
+}  // namespace mlnet::worker

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// One call, as the caller made it, checked (allreduce.h makes it).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "mlnet/communicator.h"
+
+namespace mlnet::worker {
+
+enum class CollectiveKind : uint8_t {
+  kAllReduce = 0,
+  kBroadcast = 1,
+  kAllGather = 2,
+  kBarrier = 3,
+  kReduce = 4,
+  kReduceScatter = 5,
+  kGather = 6,
+  kScatter = 7,
+};
+
+struct CollectiveSpec {
+  CollectiveKind kind = CollectiveKind::kBarrier;
+  DataType dtype = DataType::kFloat32;  // reductions only, as the next two
+  ReduceOp op = ReduceOp::kSum;
+  WireType wire = WireType::kInt32;
+  const void* in = nullptr;
+  void* out = nullptr;
+  size_t count = 0;  // of the whole input: elements (reductions) or bytes (the others)
+  /// Which elements or bytes of the whole result this rank wants; the first of them lies at `out`.
+  size_t keep_first = 0;
+  size_t keep_count = std::numeric_limits<size_t>::max();
+  int root = 0;  // of those that have one
+  bool is_stochastic = false;
+  float* residual = nullptr;
+  int traffic_class = 0;
+  uint64_t timeout_ns = 0;  // 0: the job's
+};
+
+inline bool IsReduction(CollectiveKind kind) {
+  return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kReduce ||
+         kind == CollectiveKind::kReduceScatter;
+}
+inline bool IsGather(CollectiveKind kind) {
+  return kind == CollectiveKind::kAllGather || kind == CollectiveKind::kGather;
+}
+inline bool HasRoot(CollectiveKind kind) {
+  return kind == CollectiveKind::kBroadcast || kind == CollectiveKind::kReduce ||
+         kind == CollectiveKind::kGather || kind == CollectiveKind::kScatter;
+}
+inline bool IsFloat(DataType dtype) {
+  return dtype == DataType::kFloat32 || dtype == DataType::kFloat64 || dtype == DataType::kFloat16 ||
+         dtype == DataType::kBFloat16;
+}
+
+}  // namespace mlnet::worker

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "quantize64.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+namespace mlnet::worker {
+namespace {
+
+constexpr int kExponentMax = 2047;
+
+uint16_t Pair(const PacketExps& exps, size_t at) {
+  uint16_t value;
+  std::memcpy(&value, &exps[at], sizeof(value));
+  return value;
+}
+
+// long double holds every 64-bit sum (x87: 64 bits of significand, other ABIs 113), so one rounding follows.
+template <typename T>
+T SumTo(uint64_t lanes, int largest, int bias, int log2_range, uint32_t weight) {
+  if (largest == 0) return T{0};
+  const auto sum = static_cast<int64_t>(lanes - (uint64_t{weight} << log2_range));
+  return static_cast<T>(std::ldexp(static_cast<long double>(sum), largest - bias + 1 - log2_range));
+}
+
+}  // namespace
+
+ExponentRange RangeOf64(const PacketExps& exps, size_t block) {
+  const int largest = Pair(exps, 4 * block);
+  if (largest == 0) return {};
+  return {largest, kExponentMax - Pair(exps, 4 * block + 2)};
+}
+
+void MeasureExps64(std::span<const double> x, PacketExps& exps) {
+  exps.fill(0);
+  for (size_t first = 0; first < x.size(); first += kBlock64Elements) {
+    int largest = 0, smallest = kExponentMax;
+    for (const double value : x.subspan(first, std::min<size_t>(kBlock64Elements, x.size() - first))) {
+      if (value == 0 || !std::isfinite(value)) continue;
+      const int exponent = std::max(1, static_cast<int>(std::bit_cast<uint64_t>(value) >> 52 & 0x7ff));
+      largest = std::max(largest, exponent);
+      smallest = std::min(smallest, exponent);
+    }
+    if (largest == 0) continue;
+    const uint16_t pair[2] = {static_cast<uint16_t>(largest), static_cast<uint16_t>(kExponentMax - smallest)};
+    std::memcpy(&exps[first / kBlock64Elements * 4], pair, sizeof(pair));
+  }
+}
+
+uint64_t QuantizeOne64(double x, int largest, int bias, int log2_range) {
+  const int64_t range = int64_t{1} << log2_range;
+  if (largest == 0 || !std::isfinite(x)) return static_cast<uint64_t>(range);
+  // Two factors: one alone may leave the range of double.
+  const int shift = log2_range - (largest - bias + 1);
+  const double scaled = std::rint(std::ldexp(std::ldexp(x, shift / 2), shift - shift / 2));
+  const double limit = std::ldexp(1.0, log2_range);
+  const int64_t q = scaled >= limit ? range - 1 : scaled <= -limit ? -range : static_cast<int64_t>(scaled);
+  return static_cast<uint64_t>(q + range);
+}
+
+double DequantizeOne64(uint64_t lanes, int largest, int log2_range, uint32_t weight) {
+  return SumTo<double>(lanes, largest, kFloat64Bias, log2_range, weight);
+}
+
+float DequantizeOneFloat(uint64_t lanes, int largest, int log2_range, uint32_t weight) {
+  return SumTo<float>(lanes, largest, kFloat32Bias, log2_range, weight);
+}
+
+}  // namespace mlnet::worker

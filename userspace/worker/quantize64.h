@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stages 3 and 8 for lanes of 64 bits: float64, and blocks of float32 whose range 32 bits cannot hold.
+// Why apart from quantize.h: 64-bit integers and doubles convert one by one on most processors, and these
+// paths are rare. Same definition: T = 2^(E - bias + 1), q = clamp(rint(x R / T), -R, R - 1), sent as q + R.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "quantize.h"
+
+namespace mlnet::worker {
+
+inline constexpr uint32_t kBlock64Elements = MLNET_BLOCK64_BYTES / 8;
+inline constexpr int kFloat32Bias = 127, kFloat64Bias = 1023;
+
+/// The 16-bit exponent pair of a block of float64 (wire.h).
+ExponentRange RangeOf64(const PacketExps& exps, size_t block);
+void MeasureExps64(std::span<const double> x, PacketExps& exps);
+
+/// One lane: `largest` is the block's exponent with `bias`. What is not finite gives q = 0.
+uint64_t QuantizeOne64(double x, int largest, int bias, int log2_range);
+/// The sum of `weight` lanes as a double, and as a float, each rounded once.
+double DequantizeOne64(uint64_t lanes, int largest, int log2_range, uint32_t weight);
+float DequantizeOneFloat(uint64_t lanes, int largest, int log2_range, uint32_t weight);
+
+}  // namespace mlnet::worker

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "traffic/float_traffic.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "dequantize.h"
+#include "elements.h"
+#include "quantize64.h"
+#include "traffic/repair_traffic.h"
+#include "wire/packet.h"
+
+namespace mlnet::worker {
+namespace {
+
+// The fewest bits that the smallest element of a block keeps. Under it a block of float32 is summed in
+// 64-bit lanes, and where those do not reach either, gathered.
+constexpr int kWideBits = 12;
+constexpr int kFarBits64 = 24;  // float64: no wider lanes exist, and nobody takes it for 12 bits
+
+LaneFormat FormatOf(const CollectiveSpec& spec, int world_size) {
+  if (spec.dtype == DataType::kFloat64) return {64, Log2Range(64, world_size), kBlock64Elements};
+  const int bits = spec.wire == WireType::kInt8 ? 8 : spec.wire == WireType::kInt16 ? 16 : 32;
+  return LaneFormat::Of(bits, world_size);
+}
+
+uint8_t WireOf(int bits) {
+  if (bits == 64) return MLNET_WIRE_FLOAT64;
+  return bits == 32 ? MLNET_WIRE_BIASED32 : bits == 16 ? MLNET_WIRE_BIASED16 : MLNET_WIRE_BIASED8;
+}
+
+uint32_t BlocksOf(const JobShape& job, int bits) {
+  return bits == 64 ? std::min<uint32_t>(job.blocks / 2, MLNET_BLOCKS64_MAX) : job.blocks;
+}
+
+}  // namespace
+
+FloatTraffic::FloatTraffic(const CollectiveSpec& spec, const JobShape& job, Counters& counters)
+    : spec_(spec),
+      job_(job),
+      counters_(counters),
+      window_(spec, SizeOf(spec.dtype), spec.count),
+      format_(FormatOf(spec, job.world_size)),
+      block_elements_(format_.block_elements),
+      packet_blocks_(BlocksOf(job, format_.bits)),
+      packet_elements_(packet_blocks_ * block_elements_),
+      data_packets_(CeilDiv(spec.count, packet_elements_)),
+      own_marks_(packet_elements_),
+      merged_marks_(packet_elements_) {
+  probe_covers_ = std::min<uint32_t>(MLNET_PROBE_COVERS, job.blocks * MLNET_BLOCK_BYTES / MLNET_EXPS_BYTES);
+  covered_ = static_cast<uint32_t>(std::min<uint64_t>(data_packets_, job.slots));
+  probes_ = static_cast<uint32_t>(CeilDiv(covered_, probe_covers_));
+  packets_ = probes_ + data_packets_;
+  common_.resize(covered_);
+  probe_answered_.resize(probes_);
+}
+
+size_t FloatTraffic::ElementsOf(uint64_t data_packet) const {
+  return std::min<size_t>(packet_elements_, spec_.count - data_packet * packet_elements_);
+}
+
+Shape FloatTraffic::ShapeOf(uint64_t packet) const {
+  if (IsProbe(packet)) {
+    const uint64_t count = std::min<uint64_t>(probe_covers_, covered_ - packet * probe_covers_);
+    const uint8_t op = IsDouble() ? MLNET_OP_MAX16 : MLNET_OP_MAX8;
+    return {WordsFor(count * MLNET_EXPS_BYTES), wire::OpWire(op, MLNET_WIRE_EXPS), true};
+  }
+  const size_t elements = ElementsOf(packet - probes_);
+  return {WordsFor(elements * static_cast<size_t>(format_.bits) / 8),
+          wire::OpWire(MLNET_OP_ADD64, WireOf(format_.bits)), true};
+}
+
+bool FloatTraffic::IsReady(uint64_t packet) const {
+  if (IsProbe(packet)) return true;
+  const uint64_t data_packet = packet - probes_;
+  // From P on the exponents came with the result of data_packet - P, which freed this very slot.
+  return data_packet >= covered_ || probe_answered_[data_packet / probe_covers_];
+}
+
+std::span<const float> FloatTraffic::FloatsOf(uint64_t data_packet, std::span<float> scratch) const {
+  const size_t first = data_packet * packet_elements_, count = ElementsOf(data_packet);
+  if (spec_.dtype == DataType::kFloat32) return {static_cast<const float*>(spec_.in) + first, count};
+  LoadFloats(spec_.dtype, At(first), count, scratch.data());
+  return scratch.first(count);
+}
+
+std::span<const double> FloatTraffic::DoublesOf(uint64_t data_packet) const {
+  const size_t first = data_packet * packet_elements_;
+  return {static_cast<const double*>(spec_.in) + first, ElementsOf(data_packet)};
+}
+
+void FloatTraffic::Measure(uint64_t data_packet, PacketExps& exps) const {
+  if (IsDouble()) {
+    MeasureExps64(DoublesOf(data_packet), exps);
+    return;
+  }
+  std::array<float, kPacketFloatsMax> scratch;
+  MeasureExps(FloatsOf(data_packet, scratch), block_elements_, exps);
+}
+
+uint8_t FloatTraffic::Fill(uint64_t packet, bool is_retry, std::span<uint64_t> words, uint8_t* exps) {
+  if (IsProbe(packet)) {
+    FillProbe(packet, words);
+    return 0;
+  }
+  const uint64_t data_packet = packet - probes_;
+  const bool all_finite = IsDouble() ? FillLanes64(data_packet, is_retry, words)
+                                     : FillLanes(data_packet, is_retry, words);
+  const uint64_t ahead = data_packet + job_.slots;
+  if (ahead < data_packets_) {
+    PacketExps measured;
+    Measure(ahead, measured);
+    std::memcpy(exps, measured.data(), measured.size());
+  }
+  return all_finite ? 0 : MLNET_F_NONFINITE;
+}
+
+void FloatTraffic::FillProbe(uint64_t probe, std::span<uint64_t> words) const {
+  std::fill(words.begin(), words.end(), 0);
+  auto* bytes = reinterpret_cast<std::byte*>(words.data());
+  const uint64_t first = probe * probe_covers_, end = std::min<uint64_t>(first + probe_covers_, covered_);
+  for (uint64_t packet = first; packet < end; ++packet) {
+    PacketExps exps;
+    Measure(packet, exps);
+    std::memcpy(bytes + (packet - first) * exps.size(), exps.data(), exps.size());
+  }
+}
+
+bool FloatTraffic::FillLanes(uint64_t data_packet, bool is_retry, std::span<uint64_t> words) {
+  std::array<float, kPacketFloatsMax> scratch;
+  const std::span<const float> x = FloatsOf(data_packet, scratch);
+  const PacketExps& common = CommonOf(data_packet);
+  std::optional<Dither> dither;
+  if (spec_.is_stochastic && format_.bits < 32) {
+    const uint64_t first = data_packet * packet_elements_;
+    dither = Dither{static_cast<uint32_t>(job_.seed ^ (first >> 32) * 0x9e3779b97f4a7c15ULL),
+                    static_cast<uint32_t>(first)};
+  }
+  const bool all_finite = Quantize(x, common, format_, OpenMask(common), dither, words.data());
+  // Once, and now: the result may replace the input.
+  if (!all_finite && !is_retry) own_marks_.Note(data_packet, x);
+  if (spec_.residual != nullptr && !is_retry) NoteResidual(data_packet, x, words.data());
+  return all_finite;
+}
+
+bool FloatTraffic::FillLanes64(uint64_t data_packet, bool is_retry, std::span<uint64_t> words) {
+  const std::span<const double> x = DoublesOf(data_packet);
+  const PacketExps& common = CommonOf(data_packet);
+  const uint32_t open = OpenMask(common);
+  bool all_finite = true;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const size_t block = i / kBlock64Elements;
+    const bool is_open = (open >> block & 1U) != 0;
+    const double value = i < x.size() ? x[i] : 0;
+    all_finite &= std::isfinite(value);
+    words[i] = QuantizeOne64(is_open ? 0 : value, RangeOf64(common, block).largest, kFloat64Bias, format_.log2_range);
+  }
+  if (!all_finite && !is_retry) own_marks_.Note(data_packet, x);
+  return all_finite;
+}
+
+void FloatTraffic::NoteResidual(uint64_t data_packet, std::span<const float> x, const void* lanes) {
+  std::array<float, kPacketFloatsMax> sent;
+  Dequantize(lanes, CommonOf(data_packet), format_, 1, std::span(sent).first(x.size()));
+  float* residual = spec_.residual + data_packet * packet_elements_;
+  const uint32_t open = OpenMask(CommonOf(data_packet));
+  for (size_t i = 0; i < x.size(); ++i) {
+    const bool is_repaired = (open >> (i / block_elements_) & 1U) != 0;
+    residual[i] = std::isfinite(x[i]) && !is_repaired ? x[i] - sent[i] : 0;
+  }
+}
+
+FloatTraffic::Width FloatTraffic::WidthOf(const PacketExps& exps, size_t block) const {
+  const ExponentRange range = IsDouble() ? RangeOf64(exps, block) : RangeOf(exps, block);
+  // Lossy on request, but not beyond the bound: subnormals share E = 1, which says nothing about them.
+  if (format_.bits < 32) return range.largest == 1 ? Width::kWide : Width::kNarrow;
+  const int spread = range.largest - range.smallest;
+  if (IsDouble()) return format_.log2_range - spread < kFarBits64 ? Width::kFar : Width::kNarrow;
+  if (format_.log2_range - spread >= kWideBits) return Width::kNarrow;
+  return Log2Range(64, job_.world_size) - spread >= kWideBits ? Width::kWide : Width::kFar;
+}
+
+uint32_t FloatTraffic::OpenMask(const PacketExps& exps) const {
+  uint32_t mask = 0;
+  for (uint32_t b = 0; b < packet_blocks_; ++b) {
+    if (WidthOf(exps, b) != Width::kNarrow) mask |= 1U << b;
+  }
+  return mask;
+}
+
+// The merged exponents of a packet are here, before it is quantised.
+void FloatTraffic::Learn(uint64_t data_packet, const uint8_t* exps) {
+  PacketExps& common = CommonOf(data_packet);
+  std::memcpy(common.data(), exps, common.size());
+  uint32_t open = OpenMask(common);
+  counters_.wide_blocks.Add(static_cast<uint64_t>(std::popcount(open)));
+  for (; open != 0; open &= open - 1) {
+    const auto b = static_cast<size_t>(std::countr_zero(open));
+    const int largest = IsDouble() ? RangeOf64(common, b).largest : RangeOf(common, b).largest;
+    auto& list = WidthOf(common, b) == Width::kWide ? wide_ : far_;
+    const size_t first = data_packet * packet_elements_ + b * block_elements_;
+    const size_t end = std::min<size_t>(first + block_elements_, spec_.count);
+    for (size_t at = first; at < end; at += kBlock64Elements) list.push_back({at / kBlock64Elements, largest});
+  }
+}
+
+void FloatTraffic::Take(uint64_t packet, const mlnet_cell& cell) {
+  if (IsProbe(packet)) {
+    TakeProbe(packet, cell);
+    return;
+  }
+  const uint64_t data_packet = packet - probes_;
+  if ((cell.flags & MLNET_F_NONFINITE) != 0) {
+    flagged_.push_back(data_packet);
+    counters_.nonfinite_packets.Add();
+  }
+  IsDouble() ? TakeLanes64(data_packet, cell) : TakeLanes(data_packet, cell);
+  // The result also brought the exponents of the packet one pool later.
+  if (data_packet + job_.slots < data_packets_) Learn(data_packet + job_.slots, cell.exps);
+}
+
+void FloatTraffic::TakeProbe(uint64_t probe, const mlnet_cell& cell) {
+  const uint64_t first = probe * probe_covers_, end = std::min<uint64_t>(first + probe_covers_, covered_);
+  const auto* bytes = reinterpret_cast<const uint8_t*>(cell.w);
+  for (uint64_t packet = first; packet < end; ++packet) {
+    Learn(packet, bytes + (packet - first) * MLNET_EXPS_BYTES);
+  }
+  probe_answered_[probe] = true;
+}
+
+void FloatTraffic::TakeLanes(uint64_t data_packet, const mlnet_cell& cell) {
+  const size_t first = data_packet * packet_elements_, count = ElementsOf(data_packet);
+  const PacketExps& common = CommonOf(data_packet);
+  const uint32_t open = OpenMask(common);
+  std::byte* place = window_.Place(first, count);
+  if (open == 0 && place != nullptr && spec_.dtype == DataType::kFloat32) {
+    Dequantize(cell.w, common, format_, cell.weight, {reinterpret_cast<float*>(place), count});
+    return;
+  }
+  std::array<float, kPacketFloatsMax> sums;
+  Dequantize(cell.w, common, format_, cell.weight, std::span(sums).first(count));
+  for (size_t at = 0, b = 0; at < count; at += block_elements_, ++b) {
+    // An open block is not copied out: its input is still needed.
+    if ((open >> b & 1U) == 0) {
+      StoreFloatSums(first + at, std::min<size_t>(block_elements_, count - at), &sums[at]);
+    }
+  }
+}
+
+void FloatTraffic::TakeLanes64(uint64_t data_packet, const mlnet_cell& cell) {
+  const size_t first = data_packet * packet_elements_, count = ElementsOf(data_packet);
+  const PacketExps& common = CommonOf(data_packet);
+  const uint32_t open = OpenMask(common);
+  for (size_t at = 0, b = 0; at < count; at += block_elements_, ++b) {
+    if ((open >> b & 1U) != 0) continue;
+    std::array<double, kBlock64Elements> sums;
+    const size_t n = std::min<size_t>(block_elements_, count - at);
+    const int largest = RangeOf64(common, b).largest;
+    for (size_t i = 0; i < n; ++i) {
+      sums[i] = DequantizeOne64(cell.w[at + i], largest, format_.log2_range, cell.weight);
+    }
+    window_.Write(first + at, n, sums.data());
+  }
+}
+
+void FloatTraffic::StoreFloatSums(size_t first, size_t count, const float* sums) {
+  if (spec_.dtype == DataType::kFloat32) {
+    window_.Write(first, count, sums);
+    return;
+  }
+  std::array<uint16_t, MLNET_BLOCK_BYTES> narrow;  // a block has no more elements
+  StoreFloats(spec_.dtype, sums, count, narrow.data());
+  window_.Write(first, count, narrow.data());
+}
+
+size_t FloatTraffic::LoadBlock(uint64_t block, float* to) const {
+  LoadFloats(spec_.dtype, At(FirstOf(block)), CountOf(block), to);
+  return CountOf(block);
+}
+
+size_t FloatTraffic::LoadBlock(uint64_t block, double* to) const {
+  std::memcpy(to, At(FirstOf(block)), CountOf(block) * sizeof(double));
+  return CountOf(block);
+}
+
+// Results came in any order; the fix-up stream has one.
+std::vector<std::unique_ptr<Traffic>> FloatTraffic::Repairs() {
+  const auto by_block = [](const OpenBlock& a, const OpenBlock& b) { return a.block < b.block; };
+  std::sort(flagged_.begin(), flagged_.end());
+  std::sort(wide_.begin(), wide_.end(), by_block);
+  std::sort(far_.begin(), far_.end(), by_block);
+  std::vector<std::unique_ptr<Traffic>> repairs;
+  if (!flagged_.empty()) repairs.push_back(std::make_unique<MarkTraffic>(*this, flagged_));
+  if (!wide_.empty()) repairs.push_back(std::make_unique<WideTraffic>(*this, wide_));
+  if (!far_.empty()) repairs.push_back(std::make_unique<FarTraffic>(*this, far_));
+  return repairs;
+}
+
+void FloatTraffic::Finish() {
+  for (const uint64_t packet : flagged_) {
+    for (size_t i = 0; i < ElementsOf(packet); ++i) {
+      if (const uint8_t mark = merged_marks_.Of(packet, i); mark != 0) {
+        StoreSpecial(packet * packet_elements_ + i, mark);
+      }
+    }
+  }
+}
+
+void FloatTraffic::StoreSpecial(size_t element, uint8_t mark) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const double value = mark == kMarkNan    ? std::numeric_limits<double>::quiet_NaN()
+                       : mark == kMarkPlus ? kInfinity
+                                           : -kInfinity;
+  if (IsDouble()) {
+    window_.Write(element, 1, &value);
+    return;
+  }
+  const auto narrow = static_cast<float>(value);
+  StoreFloatSums(element, 1, &narrow);
+}
+
+}  // namespace mlnet::worker
