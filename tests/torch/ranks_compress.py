@@ -18,7 +18,6 @@ if not hasattr(mlnet, "all_reduce"):
     raise RuntimeError("this build of mlnet has no mlnet.all_reduce, which compress_hook needs")
 checks = Checks()
 LENGTH = 5000  # no multiple of any block
-LOSSY = ("int16", "int8")  # int32 keeps more than the plain definition: wide blocks
 
 
 def average_by_definition(inputs, wire):
@@ -28,7 +27,7 @@ def average_by_definition(inputs, wire):
 
 @checks.check
 def the_average_and_what_is_kept_are_what_the_definition_gives():
-    for wire in LOSSY:
+    for wire in LANE_BITS:
         state, parameters = CompressState(wire=wire), parameters_of(LENGTH)
         residuals = numpy.zeros((SIZE, LENGTH), numpy.float32)
         for step in range(5):
@@ -38,17 +37,8 @@ def the_average_and_what_is_kept_are_what_the_definition_gives():
 
 
 @checks.check
-def int32_keeps_every_element():
-    gradients = gradients_of_all_ranks(LENGTH, 4)
-    average = average_of(compress_hook, CompressState(wire="int32"), parameters_of(LENGTH), gradients)
-    exact = gradients.astype(numpy.float64).sum(axis=0) / SIZE
-    tolerance = numpy.abs(gradients).astype(numpy.float64).sum(axis=0) / SIZE * 2.0 ** -12
-    assert (numpy.abs(average.numpy() - exact) <= tolerance).all()
-
-
-@checks.check
 def without_feedback_every_step_stands_alone():
-    for wire in LOSSY:
+    for wire in LANE_BITS:
         state, parameters = CompressState(wire=wire, feedback=False), parameters_of(LENGTH)
         for step in range(3):
             gradients = gradients_of_all_ranks(LENGTH, step)
@@ -71,7 +61,7 @@ def feedback_sends_in_time_what_rounding_always_drops():
 @checks.check
 def stochastic_rounding_is_within_a_step_and_the_same_on_all_ranks():
     gradients = gradients_of_all_ranks(LENGTH, 6)
-    for wire in LOSSY:
+    for wire in LANE_BITS:
         state = CompressState(wire=wire, feedback=False, stochastic=True)
         average = average_of(compress_hook, state, parameters_of(LENGTH), gradients)
         exact = gradients.astype(numpy.float64).sum(axis=0) / SIZE

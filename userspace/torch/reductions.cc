@@ -79,6 +79,7 @@ WorkPtr ProcessGroupMlnet::AllReduceAs(const at::Tensor& tensor, WireType wire,
   }
   CallOptions call;
   call.wire = wire;
+  call.keeps_small = false;
   call.is_stochastic = is_stochastic;
   at::Tensor rest;
   if (residual) {

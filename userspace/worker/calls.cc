@@ -132,6 +132,7 @@ Result<CollectiveSpec> ReductionSpec(CollectiveKind kind, Caller caller, const v
   spec->dtype = dtype;
   spec->op = op;
   spec->wire = options.wire;
+  spec->keeps_small = options.keeps_small;
   spec->is_stochastic = options.is_stochastic;
   spec->residual = options.residual;
   if (kind == CollectiveKind::kReduce) {

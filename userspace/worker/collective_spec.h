@@ -33,6 +33,7 @@ struct CollectiveSpec {
   size_t keep_first = 0;
   size_t keep_count = std::numeric_limits<size_t>::max();
   int root = 0;  // of those that have one
+  bool keeps_small = true;
   bool is_stochastic = false;
   float* residual = nullptr;
   int traffic_class = 0;

@@ -45,7 +45,7 @@ uint32_t Fingerprint(const CollectiveSpec& spec) {
   uint64_t hash = Mix64(static_cast<uint64_t>(spec.kind) + 1);
   hash = Mix64(hash ^ (is_reduction ? static_cast<uint64_t>(spec.dtype) + 1 : 0));
   hash = Mix64(hash ^ (is_reduction ? static_cast<uint64_t>(spec.op) + 1 : 0));
-  hash = Mix64(hash ^ (is_reduction ? static_cast<uint64_t>(spec.wire) + 1 : 0));
+  hash = Mix64(hash ^ (is_reduction ? static_cast<uint64_t>(spec.wire) * 2 + (spec.keeps_small ? 2 : 1) : 0));
   hash = Mix64(hash ^ spec.count);
   hash = Mix64(hash ^ (HasRoot(spec.kind) ? static_cast<uint64_t>(spec.root) + 1 : 0));
   return Fold(hash);

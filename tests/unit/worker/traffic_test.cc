@@ -261,6 +261,16 @@ TEST(Traffic, what_the_lanes_cannot_hold_is_counted) {
   EXPECT_EQ(loopback.counters(0).nonfinite_packets.Read(), 1u);
   ExpectFloatSums(c, out[0]);
   EXPECT_EQ(DoubleAt(c.dtype, out[0], 70), 0x1p-99);
+
+  out = c.in;
+  for (size_t r = 0; r < 2; ++r) {
+    specs[r].in = specs[r].out = out[r].data();
+    specs[r].keeps_small = false;
+  }
+  EXPECT_EQ(loopback.Run(specs), 2u + 1) << "only the marks";
+  EXPECT_EQ(loopback.counters(0).wide_blocks.Read(), 0u);
+  EXPECT_EQ(DoubleAt(c.dtype, out[0], 70), 0.0);
+  EXPECT_EQ(DoubleAt(c.dtype, out[0], 71), INFINITY);
 }
 
 }  // namespace

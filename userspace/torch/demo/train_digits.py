@@ -111,6 +111,10 @@ def main():
 
     train_inputs, train_labels, test_inputs, test_labels = load_data()
     model = torch.nn.parallel.DistributedDataParallel(build_model(args.hidden))
+    if args.backend == "mlnet":
+        # Late in this training a block of gradients spans 20 powers of two: the block's own accuracy is enough.
+        from mlnet.hooks import CompressState, compress_hook
+        model.register_comm_hook(CompressState(wire="int32", feedback=False), compress_hook)
     seconds = train(model, (train_inputs, train_labels), args, rank, world_size)
     dist.barrier()
     result = {

@@ -38,8 +38,8 @@ def _backend_of(group):
 def all_reduce(tensor, group=None, wire="int32", residual=None, stochastic=False, async_op=False):
     """Sums a float tensor over all ranks in place, with the wire type of the caller's choice.
 
-    wire: "int32" is what torch.distributed.all_reduce uses; "int16" and "int8" send half and a quarter of the bytes
-    and are lossy (README: error bounds). residual: a contiguous float32 tensor of the same size that receives what
+    wire: "int32", "int16" or "int8": 4, 2 or 1 bytes an element. The error is bounded relative to the largest element of
+    a block (README), which is what gradients need; torch.distributed.all_reduce keeps each element's own accuracy too. residual: a contiguous float32 tensor of the same size that receives what
     rounding took from this rank's input; add it to the next input (error feedback). stochastic: round up or down at
     random, right on average. Returns None, or with async_op a Work (wait(), get_future()).
     """

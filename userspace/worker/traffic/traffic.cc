@@ -32,7 +32,7 @@ std::unique_ptr<Traffic> MakeTraffic(const CollectiveSpec& spec, const JobShape&
   if (!IsReduction(spec.kind) || spec.count == 0) return std::make_unique<ByteTraffic>(spec, job);
   if (!IsFloat(spec.dtype) || spec.op != ReduceOp::kSum) return std::make_unique<LaneTraffic>(spec, job);
   const size_t bytes = spec.count * SizeOf(spec.dtype);
-  if (spec.wire == WireType::kInt32 && bytes * static_cast<size_t>(job.world_size) <= job.small_bytes) {
+  if (spec.wire == WireType::kInt32 && spec.keeps_small && bytes * static_cast<size_t>(job.world_size) <= job.small_bytes) {
     return std::make_unique<RankOrderTraffic>(spec, job);
   }
   return std::make_unique<FloatTraffic>(spec, job, counters);

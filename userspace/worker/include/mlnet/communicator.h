@@ -60,6 +60,9 @@ struct CallOptions {
   int traffic_class = 0;                 // 0..7; classes never wait for each other
   std::chrono::milliseconds timeout{0};  // 0: the communicator's default
   WireType wire = WireType::kInt32;      // sums of float32, float16 and bfloat16
+  /// Sums of floats: every element keeps a relative accuracy, however much larger its neighbours are. False: only
+  /// the bound of the block holds, which is enough for gradients and costs nothing where their range is wide.
+  bool keeps_small = true;
   bool is_stochastic = false;            // kInt16, kInt8: round up or down at random, right on average; repeatable
   /// Sums of float32: receives what rounding took from this rank's input, element by element (error
   /// feedback: add it to the next input). Valid like the other buffers; null: not wanted.
@@ -109,7 +112,7 @@ class Communicator {
   ///   sums of floats  NaN and infinities exactly as IEEE 754 has them. Finite elements, with L lane bits, n
   ///   ranks and M the largest magnitude in a block of 128 bytes of lanes (kFloat64: 256) over all ranks:
   ///     |error| <= n * M * 2^(ceil(log2 n) + 1 - L), twice that if is_stochastic, L = 32, 16, 8; kFloat64 64;
-  ///     kInt32 wire: and |error| <= 2^-12 * the sum of the magnitudes; kFloat64: 2^-24 of it;
+  ///     kInt32 wire, keeps_small: and |error| <= 2^-12 * the sum of the magnitudes; kFloat64: 2^-24 of it;
   ///   plus one rounding to float32 and to the type. Up to JoinOptions::small_bytes: float adds in rank order.
   virtual std::shared_ptr<Work> AllReduce(const void* in, void* out, size_t count, DataType dtype,
                                           ReduceOp op = ReduceOp::kSum, const CallOptions& options = {}) = 0;
