@@ -43,6 +43,7 @@ FloatTraffic::FloatTraffic(const CollectiveSpec& spec, const JobShape& job, Coun
       counters_(counters),
       window_(spec, SizeOf(spec.dtype), spec.count),
       format_(FormatOf(spec, job.world_size)),
+      wide_log2_range_(Log2Range(64, job.world_size)),
       block_elements_(format_.block_elements),
       packet_blocks_(BlocksOf(job, format_.bits)),
       packet_elements_(packet_blocks_ * block_elements_),
@@ -180,7 +181,7 @@ FloatTraffic::Width FloatTraffic::WidthOf(const PacketExps& exps, size_t block) 
   const int spread = range.largest - range.smallest;
   if (IsDouble()) return format_.log2_range - spread < kFarBits64 ? Width::kFar : Width::kNarrow;
   if (format_.log2_range - spread >= kWideBits) return Width::kNarrow;
-  return Log2Range(64, job_.world_size) - spread >= kWideBits ? Width::kWide : Width::kFar;
+  return wide_log2_range_ - spread >= kWideBits ? Width::kWide : Width::kFar;
 }
 
 uint32_t FloatTraffic::OpenMask(const PacketExps& exps) const {

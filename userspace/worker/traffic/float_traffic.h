@@ -79,6 +79,7 @@ class FloatTraffic final : public Traffic {
   Counters& counters_;
   const Window window_;
   const LaneFormat format_;  // of float64: 64 bits
+  const int wide_log2_range_;
   const uint32_t block_elements_;
   const uint32_t packet_blocks_;
   const uint32_t packet_elements_;
