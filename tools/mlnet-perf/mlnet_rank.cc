@@ -24,7 +24,7 @@ class MlnetBackend final : public Backend {
   }
 
   Result<void> AllReduce(size_t) override {
-    return comm_->AllReduce(buffer_, buffer_, count_, dtype_, ReduceOp::kSum, {.timeout = timeout_})->Wait();
+    return comm_->AllReduce(buffer_, buffer_, count_, dtype_, ReduceOp::kSum, Options())->Wait();
   }
 
   Counters ReadCounters() override {
@@ -33,6 +33,14 @@ class MlnetBackend final : public Backend {
   }
 
  private:
+  // The wire type is named, so the bound of the block is what is asked for, as with a DDP hook.
+  CallOptions Options() const {
+    CallOptions options;
+    options.timeout = timeout_;
+    options.keeps_small = false;
+    return options;
+  }
+
   std::unique_ptr<Communicator> comm_;
   std::chrono::milliseconds timeout_;
   void* buffer_ = nullptr;
