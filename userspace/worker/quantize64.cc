@@ -64,8 +64,27 @@ double DequantizeOne64(uint64_t lanes, int largest, int log2_range, uint32_t wei
   return SumTo<double>(lanes, largest, kFloat64Bias, log2_range, weight);
 }
 
-float DequantizeOneFloat(uint64_t lanes, int largest, int log2_range, uint32_t weight) {
-  return SumTo<float>(lanes, largest, kFloat32Bias, log2_range, weight);
+void QuantizeWide(std::span<const float> x, int largest, int log2_range, uint64_t* lanes) {
+  const int64_t range = int64_t{1} << log2_range;
+  // In double one factor will do: 2^-149 to 2^128 times 2^-128 to 2^187.
+  const double factor = largest == 0 ? 0 : std::ldexp(1.0, log2_range - (largest - kFloat32Bias + 1));
+  for (const float value : x) {
+    const double scaled = std::isfinite(value) ? static_cast<double>(value) * factor : 0;
+    const int64_t q = std::min<int64_t>(std::llrint(scaled), range - 1);
+    *lanes++ = static_cast<uint64_t>(std::max(q, -range) + range);
+  }
+}
+
+void DequantizeWide(std::span<const uint64_t> lanes, int largest, int log2_range, uint32_t weight, float* out) {
+  const int exponent = largest - kFloat32Bias + 1 - log2_range;
+  // From a step of 2^-126 on no result is subnormal, so the conversion to float is the only rounding.
+  const bool is_normal = exponent >= -126;
+  const float step = is_normal ? std::ldexp(1.0F, exponent) : 0;
+  for (const uint64_t lane : lanes) {
+    const auto sum = static_cast<int64_t>(lane - (uint64_t{weight} << log2_range));
+    *out++ = is_normal ? static_cast<float>(sum) * step
+                       : SumTo<float>(lane, largest, kFloat32Bias, log2_range, weight);
+  }
 }
 
 }  // namespace mlnet::worker

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stages 3 and 8 for lanes of 64 bits: float64, and blocks of float32 whose range 32 bits cannot hold.
-// Why apart from quantize.h: 64-bit integers and doubles convert one by one on most processors, and these
-// paths are rare. Same definition: T = 2^(E - bias + 1), q = clamp(rint(x R / T), -R, R - 1), sent as q + R.
+// Stages 3 and 8 for more bits than a 32-bit lane has: float64 in 64-bit lanes, and blocks of float32 of a
+// wide range, whose q + R is cut in two lanes (traffic/repair_traffic.h).
+// Why apart from quantize.h: 64-bit integers and doubles convert one by one on most processors.
+// Same definition: T = 2^(E - bias + 1), q = clamp(rint(x R / T), -R, R - 1), sent as q + R.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +21,11 @@ void MeasureExps64(std::span<const double> x, PacketExps& exps);
 
 /// One lane: `largest` is the block's exponent with `bias`. What is not finite gives q = 0.
 uint64_t QuantizeOne64(double x, int largest, int bias, int log2_range);
-/// The sum of `weight` lanes as a double, and as a float, each rounded once.
+/// The sum of `weight` lanes, rounded once.
 double DequantizeOne64(uint64_t lanes, int largest, int log2_range, uint32_t weight);
-float DequantizeOneFloat(uint64_t lanes, int largest, int log2_range, uint32_t weight);
+
+/// The same for a block of floats. REQUIRES: log2_range <= 61.
+void QuantizeWide(std::span<const float> x, int largest, int log2_range, uint64_t* lanes);
+void DequantizeWide(std::span<const uint64_t> lanes, int largest, int log2_range, uint32_t weight, float* out);
 
 }  // namespace mlnet::worker

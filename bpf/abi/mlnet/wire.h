@@ -66,11 +66,12 @@ enum mlnet_wire {
 	MLNET_WIRE_INT32 = 4,   /* two plain int32 lanes */
 	MLNET_WIRE_INT64 = 5,   /* one plain int64 lane */
 	MLNET_WIRE_EXPS = 6,    /* probe: block exponent pairs of the packets it covers */
-	MLNET_WIRE_BIASED64 = 7, /* one biased 64-bit lane (wide blocks) */
+	MLNET_WIRE_LOW32 = 7,   /* two unsigned lanes: low bits of wide blocks */
 	MLNET_WIRE_FLOAT64 = 8, /* one biased 64-bit lane; the trailer's exponents have 16 bits */
 	MLNET_WIRE_BITS = 9,    /* bits that mean something each: bitwise operations, non-finite marks */
 	MLNET_WIRE_KEYS = 10,   /* keys whose unsigned order is that of the values: minimum and maximum */
 	MLNET_WIRE_UINT = 11,   /* small integers in lanes twice their size, which cannot carry */
+	MLNET_WIRE_LOW16 = 12,  /* four unsigned lanes: low bits of wide blocks */
 };
 
 /* mlnet_hdr.flags */

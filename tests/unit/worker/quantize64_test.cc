@@ -54,6 +54,38 @@ TEST(Quantize64, extremes_clamp_and_what_is_not_finite_is_zero) {
   EXPECT_EQ(QuantizeOne64(1, 0, kFloat64Bias, 62), range);
 }
 
+// A wide block of floats: the same definition, for every exponent that a float can have.
+TEST(Quantize64, a_block_of_floats_is_the_definition_in_one_rounding) {
+  std::mt19937_64 random(5);
+  for (int round = 0; round < 4000; ++round) {
+    const int largest = 1 + static_cast<int>(random() % 254), log2_range = 30 + static_cast<int>(random() % 32);
+    const uint32_t weight = 1 + static_cast<uint32_t>(random() % 3);
+    std::vector<float> x(1 + random() % 32);
+    for (float& value : x) {
+      const uint32_t exponent = largest - std::min<uint32_t>(static_cast<uint32_t>(largest), static_cast<uint32_t>(random() % 60));
+      value = std::bit_cast<float>(exponent << 23 | static_cast<uint32_t>(random() & 0x807fffff));
+    }
+    std::vector<uint64_t> lanes(x.size());
+    std::vector<float> sums(x.size());
+    QuantizeWide(x, largest, log2_range, lanes.data());
+    std::vector<uint64_t> added(lanes);
+    for (uint64_t& lane : added) lane *= weight;
+    DequantizeWide(added, largest, log2_range, weight, sums.data());
+    for (size_t i = 0; i < x.size(); ++i) {
+      const Quad scaled = Quad{x[i]} * PowerOfTwo(log2_range - (largest - 126));
+      const Quad q = Quad{static_cast<long double>(lanes[i])} - PowerOfTwo(log2_range);
+      const Quad apart = q > scaled ? q - scaled : scaled - q;
+      ASSERT_TRUE(apart <= Quad{0.5}) << x[i] << " with E " << largest << " and R 2^" << log2_range;
+      const Quad sum = q * static_cast<int>(weight) * PowerOfTwo(largest - 126 - log2_range);
+      ASSERT_EQ(sums[i], static_cast<float>(sum));
+    }
+  }
+  const float special[3] = {NAN, -INFINITY, 0};
+  uint64_t lanes[3];
+  QuantizeWide(special, 127, 40, lanes);
+  for (const uint64_t lane : lanes) EXPECT_EQ(lane, 1ULL << 40);
+}
+
 TEST(Quantize64, exponents_have_16_bits_and_leave_out_what_is_not_finite) {
   std::vector<double> x(70, 0.0);
   x[3] = 1.0;      // 1023

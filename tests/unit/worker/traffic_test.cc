@@ -239,11 +239,13 @@ TEST(Traffic, wire_bytes_per_element_stay_within_8_percent_of_the_lanes) {
 
 TEST(Traffic, what_the_lanes_cannot_hold_is_counted) {
   Case c;
-  c.count = 32 * 3;
+  c.count = 32 * 5;
   std::vector<float> x(c.count, 1.0F);
   x[5] = 0x1p-18F;    // block 0: with R = 2^30 of two ranks it keeps 12 bits
-  x[40] = 0x1p-19F;   // block 1: 11, wide
-  x[70] = 0x1p-100F;  // block 2: beyond 64-bit lanes
+  x[40] = 0x1p-19F;   // block 1: 11, so 15 more bits in lanes of 16
+  x[100] = 0x1p-33F;  // block 3: the last to fit those
+  x[140] = 0x1p-34F;  // block 4: lanes of 32
+  x[70] = 0x1p-100F;  // block 2: beyond both
   x[71] = INFINITY;
   c.in.assign(2, Bytes(c.count * 4));
   for (Bytes& in : c.in) std::memcpy(in.data(), x.data(), in.size());
@@ -255,9 +257,10 @@ TEST(Traffic, what_the_lanes_cannot_hold_is_counted) {
     specs[r].count = c.count;
   }
   Loopback loopback({});
-  // A probe, a data packet; marks, a wide packet, and far blocks of each rank.
-  EXPECT_EQ(loopback.Run(specs), 2u + 1 + 1 + 2);
-  EXPECT_EQ(loopback.counters(0).wide_blocks.Read(), 2u);
+  // A probe, a data packet; marks, low lanes of 16 bits and of 32, and the far block of each rank.
+  EXPECT_EQ(loopback.Run(specs), 2u + 1 + 1 + 1 + 2);
+  EXPECT_EQ(loopback.payload_bytes(), 128u * (1 + 5 + 1 + 1 + 1 + 2)) << "two blocks share the low lanes of 16 bits";
+  EXPECT_EQ(loopback.counters(0).wide_blocks.Read(), 4u);
   EXPECT_EQ(loopback.counters(0).nonfinite_packets.Read(), 1u);
   ExpectFloatSums(c, out[0]);
   EXPECT_EQ(DoubleAt(c.dtype, out[0], 70), 0x1p-99);

@@ -15,9 +15,10 @@
 namespace mlnet::worker {
 namespace {
 
-// The fewest bits that the smallest element of a block keeps. Under it a block of float32 is summed in
-// 64-bit lanes, and where those do not reach either, gathered.
+// The fewest bits that the smallest element of a block keeps. Under it a block of float32 gets a second lane
+// of 16 or 32 bits an element, and where those do not reach either, it is gathered.
 constexpr int kWideBits = 12;
+constexpr int kLowLevelsMost = 30;  // both lanes as one number stay in 62 bits, in a world of one too
 constexpr int kFarBits64 = 24;  // float64: no wider lanes exist, and nobody takes it for 12 bits
 
 LaneFormat FormatOf(const CollectiveSpec& spec, int world_size) {
@@ -37,17 +38,24 @@ uint32_t BlocksOf(const JobShape& job, int bits) {
 
 }  // namespace
 
+// The low lanes are not signed, so they need no bias: 2R levels carry bits where R is Log2Range's.
+LowLanes::LowLanes(int lane_bits, const LaneFormat& high, int world_size)
+    : bits(lane_bits),
+      log2_levels(std::min(Log2Range(lane_bits, world_size) + 1, kLowLevelsMost)),
+      log2_range(high.log2_range + log2_levels) {}
+
 FloatTraffic::FloatTraffic(const CollectiveSpec& spec, const JobShape& job, Counters& counters)
     : spec_(spec),
       job_(job),
       counters_(counters),
       window_(spec, SizeOf(spec.dtype), spec.count),
       format_(FormatOf(spec, job.world_size)),
-      wide_log2_range_(Log2Range(64, job.world_size)),
       block_elements_(format_.block_elements),
       packet_blocks_(BlocksOf(job, format_.bits)),
       packet_elements_(packet_blocks_ * block_elements_),
       data_packets_(CeilDiv(spec.count, packet_elements_)),
+      half_wide_(16, format_, job.world_size),
+      wide_(32, format_, job.world_size),
       own_marks_(packet_elements_),
       merged_marks_(packet_elements_) {
   probe_covers_ = std::min<uint32_t>(MLNET_PROBE_COVERS, job.blocks * MLNET_BLOCK_BYTES / MLNET_EXPS_BYTES);
@@ -55,6 +63,7 @@ FloatTraffic::FloatTraffic(const CollectiveSpec& spec, const JobShape& job, Coun
   probes_ = static_cast<uint32_t>(CeilDiv(covered_, probe_covers_));
   packets_ = probes_ + data_packets_;
   common_.resize(covered_);
+  first_high_.resize(covered_);
   probe_answered_.resize(probes_);
 }
 
@@ -139,11 +148,26 @@ bool FloatTraffic::FillLanes(uint64_t data_packet, bool is_retry, std::span<uint
     dither = Dither{static_cast<uint32_t>(job_.seed ^ (first >> 32) * 0x9e3779b97f4a7c15ULL),
                     static_cast<uint32_t>(first)};
   }
-  const bool all_finite = Quantize(x, common, format_, OpenMask(common), dither, words.data());
+  const uint32_t open = OpenMask(common);
+  const bool all_finite = Quantize(x, common, format_, open, dither, words.data());
+  if (open != 0) FillHigh(data_packet, x, reinterpret_cast<uint32_t*>(words.data()));
   // Once, and now: the result may replace the input.
   if (!all_finite && !is_retry) own_marks_.Note(data_packet, x);
   if (spec_.residual != nullptr && !is_retry) NoteResidual(data_packet, x, words.data());
   return all_finite;
+}
+
+// The high lanes of wide blocks: all but the low bits of q + R.
+void FloatTraffic::FillHigh(uint64_t data_packet, std::span<const float> x, uint32_t* lanes) const {
+  const PacketExps& common = common_[data_packet % common_.size()];
+  for (size_t at = 0, b = 0; at < x.size(); at += kBlock64Elements, ++b) {
+    const LowLanes* low = LowLanesOf(WidthOf(common, b));
+    if (low == nullptr) continue;
+    std::array<uint64_t, kBlock64Elements> whole;
+    const size_t count = std::min<size_t>(kBlock64Elements, x.size() - at);
+    QuantizeWide(x.subspan(at, count), RangeOf(common, b).largest, low->log2_range, whole.data());
+    for (size_t i = 0; i < count; ++i) lanes[at + i] = static_cast<uint32_t>(whole[i] >> low->log2_levels);
+  }
 }
 
 bool FloatTraffic::FillLanes64(uint64_t data_packet, bool is_retry, std::span<uint64_t> words) {
@@ -176,12 +200,17 @@ void FloatTraffic::NoteResidual(uint64_t data_packet, std::span<const float> x, 
 FloatTraffic::Width FloatTraffic::WidthOf(const PacketExps& exps, size_t block) const {
   const ExponentRange range = IsDouble() ? RangeOf64(exps, block) : RangeOf(exps, block);
   // Lossy on request, but not beyond the bound: subnormals share E = 1, which says nothing about them.
-  if (format_.bits < 32) return range.largest == 1 ? Width::kWide : Width::kNarrow;
+  if (format_.bits < 32) return range.largest == 1 ? Width::kFar : Width::kNarrow;
   if (!spec_.keeps_small) return Width::kNarrow;
   const int spread = range.largest - range.smallest;
   if (IsDouble()) return format_.log2_range - spread < kFarBits64 ? Width::kFar : Width::kNarrow;
   if (format_.log2_range - spread >= kWideBits) return Width::kNarrow;
-  return wide_log2_range_ - spread >= kWideBits ? Width::kWide : Width::kFar;
+  if (half_wide_.log2_range - spread >= kWideBits) return Width::kHalfWide;
+  return wide_.log2_range - spread >= kWideBits ? Width::kWide : Width::kFar;
+}
+
+const LowLanes* FloatTraffic::LowLanesOf(Width width) const {
+  return width == Width::kHalfWide ? &half_wide_ : width == Width::kWide ? &wide_ : nullptr;
 }
 
 uint32_t FloatTraffic::OpenMask(const PacketExps& exps) const {
@@ -198,13 +227,19 @@ void FloatTraffic::Learn(uint64_t data_packet, const uint8_t* exps) {
   std::memcpy(common.data(), exps, common.size());
   uint32_t open = OpenMask(common);
   counters_.wide_blocks.Add(static_cast<uint64_t>(std::popcount(open)));
+  first_high_[data_packet % covered_] = high_sums_.size();
   for (; open != 0; open &= open - 1) {
     const auto b = static_cast<size_t>(std::countr_zero(open));
     const int largest = IsDouble() ? RangeOf64(common, b).largest : RangeOf(common, b).largest;
-    auto& list = WidthOf(common, b) == Width::kWide ? wide_ : far_;
     const size_t first = data_packet * packet_elements_ + b * block_elements_;
     const size_t end = std::min<size_t>(first + block_elements_, spec_.count);
-    for (size_t at = first; at < end; at += kBlock64Elements) list.push_back({at / kBlock64Elements, largest});
+    const Width width = WidthOf(common, b);
+    if (width == Width::kFar) {
+      for (size_t at = first; at < end; at += kBlock64Elements) far_.push_back({at / kBlock64Elements, largest});
+    } else if (first < end) {
+      (width == Width::kWide ? wide_ : half_wide_).blocks.push_back({first / kBlock64Elements, largest, high_sums_.size()});
+      high_sums_.emplace_back();
+    }
   }
 }
 
@@ -241,6 +276,7 @@ void FloatTraffic::TakeLanes(uint64_t data_packet, const mlnet_cell& cell) {
     Dequantize(cell.w, common, format_, cell.weight, {reinterpret_cast<float*>(place), count});
     return;
   }
+  if (open != 0) TakeHigh(data_packet, cell);
   std::array<float, kPacketFloatsMax> sums;
   Dequantize(cell.w, common, format_, cell.weight, std::span(sums).first(count));
   for (size_t at = 0, b = 0; at < count; at += block_elements_, ++b) {
@@ -248,6 +284,15 @@ void FloatTraffic::TakeLanes(uint64_t data_packet, const mlnet_cell& cell) {
     if ((open >> b & 1U) == 0) {
       StoreFloatSums(first + at, std::min<size_t>(block_elements_, count - at), &sums[at]);
     }
+  }
+}
+
+void FloatTraffic::TakeHigh(uint64_t data_packet, const mlnet_cell& cell) {
+  const PacketExps& common = CommonOf(data_packet);
+  size_t high = first_high_[data_packet % covered_];
+  for (size_t b = 0; b * kBlock64Elements < ElementsOf(data_packet); ++b) {
+    if (LowLanesOf(WidthOf(common, b)) == nullptr) continue;
+    std::memcpy(high_sums_[high++].data(), cell.w + b * MLNET_BLOCK_WORDS, sizeof(HighSums));
   }
 }
 
@@ -291,11 +336,14 @@ size_t FloatTraffic::LoadBlock(uint64_t block, double* to) const {
 std::vector<std::unique_ptr<Traffic>> FloatTraffic::Repairs() {
   const auto by_block = [](const OpenBlock& a, const OpenBlock& b) { return a.block < b.block; };
   std::sort(flagged_.begin(), flagged_.end());
-  std::sort(wide_.begin(), wide_.end(), by_block);
+  std::sort(half_wide_.blocks.begin(), half_wide_.blocks.end(), by_block);
+  std::sort(wide_.blocks.begin(), wide_.blocks.end(), by_block);
   std::sort(far_.begin(), far_.end(), by_block);
   std::vector<std::unique_ptr<Traffic>> repairs;
   if (!flagged_.empty()) repairs.push_back(std::make_unique<MarkTraffic>(*this, flagged_));
-  if (!wide_.empty()) repairs.push_back(std::make_unique<WideTraffic>(*this, wide_));
+  for (const LowLanes* low : {&half_wide_, &wide_}) {
+    if (!low->blocks.empty()) repairs.push_back(std::make_unique<WideTraffic>(*this, *low));
+  }
   if (!far_.empty()) repairs.push_back(std::make_unique<FarTraffic>(*this, far_));
   return repairs;
 }

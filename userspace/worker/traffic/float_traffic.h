@@ -16,7 +16,19 @@ namespace mlnet::worker {
 struct OpenBlock {
   uint64_t block = 0;
   int largest = 0;
+  size_t high = 0;  // index of the sums of its high lanes; of wide blocks
 };
+
+/// Wide blocks travel in two lanes an element, the first as high as the others', the second this low one.
+struct LowLanes {
+  int bits = 32;        // of the lane
+  int log2_levels = 0;  // low bits in it: world_size of them do not carry
+  int log2_range = 0;   // R of both lanes as one number
+  std::vector<OpenBlock> blocks;
+
+  LowLanes(int lane_bits, const LaneFormat& high, int world_size);
+};
+using HighSums = std::array<uint32_t, kBlock64Elements>;
 
 class FloatTraffic final : public Traffic {
  public:
@@ -27,7 +39,9 @@ class FloatTraffic final : public Traffic {
   bool IsProbe(uint64_t packet) const override { return packet < probes_; }
   uint8_t Fill(uint64_t packet, bool is_retry, std::span<uint64_t> words, uint8_t* exps) override;
   void Take(uint64_t packet, const mlnet_cell& cell) override;
-  bool NeedsRepair() const override { return !flagged_.empty() || !wide_.empty() || !far_.empty(); }
+  bool NeedsRepair() const override {
+    return !flagged_.empty() || !half_wide_.blocks.empty() || !wide_.blocks.empty() || !far_.empty();
+  }
   std::vector<std::unique_ptr<Traffic>> Repairs() override;
   void Finish() override;
 
@@ -37,6 +51,7 @@ class FloatTraffic final : public Traffic {
   uint32_t packet_elements() const { return packet_elements_; }
   Marks& own_marks() { return own_marks_; }
   Marks& merged_marks() { return merged_marks_; }
+  const HighSums& HighSumsOf(const OpenBlock& block) const { return high_sums_[block.high]; }
   /// The input of an open block; fewer than 32 elements at the end of the tensor.
   size_t LoadBlock(uint64_t block, float* to) const;
   size_t LoadBlock(uint64_t block, double* to) const;
@@ -44,7 +59,7 @@ class FloatTraffic final : public Traffic {
   void StoreBlock(uint64_t block, const double* sums) { window_.Write(FirstOf(block), CountOf(block), sums); }
 
  private:
-  enum class Width { kNarrow, kWide, kFar };
+  enum class Width { kNarrow, kHalfWide, kWide, kFar };
 
   static size_t FirstOf(uint64_t open_block) { return open_block * kBlock64Elements; }
   size_t CountOf(uint64_t open_block) const {
@@ -63,14 +78,17 @@ class FloatTraffic final : public Traffic {
   void FillProbe(uint64_t probe, std::span<uint64_t> words) const;
   bool FillLanes(uint64_t data_packet, bool is_retry, std::span<uint64_t> words);
   bool FillLanes64(uint64_t data_packet, bool is_retry, std::span<uint64_t> words);
+  void FillHigh(uint64_t data_packet, std::span<const float> x, uint32_t* lanes) const;
   void NoteResidual(uint64_t data_packet, std::span<const float> x, const void* lanes);
 
   Width WidthOf(const PacketExps& exps, size_t block) const;
+  const LowLanes* LowLanesOf(Width width) const;  // null: neither half wide nor wide
   uint32_t OpenMask(const PacketExps& exps) const;  // bit b: block b of the packet is not narrow
   void Learn(uint64_t data_packet, const uint8_t* exps);
   void TakeProbe(uint64_t probe, const mlnet_cell& cell);
   void TakeLanes(uint64_t data_packet, const mlnet_cell& cell);
   void TakeLanes64(uint64_t data_packet, const mlnet_cell& cell);
+  void TakeHigh(uint64_t data_packet, const mlnet_cell& cell);
   void StoreFloatSums(size_t first, size_t count, const float* sums);
   void StoreSpecial(size_t element, uint8_t mark);
 
@@ -79,7 +97,6 @@ class FloatTraffic final : public Traffic {
   Counters& counters_;
   const Window window_;
   const LaneFormat format_;  // of float64: 64 bits
-  const int wide_log2_range_;
   const uint32_t block_elements_;
   const uint32_t packet_blocks_;
   const uint32_t packet_elements_;
@@ -90,7 +107,10 @@ class FloatTraffic final : public Traffic {
 
   std::vector<PacketExps> common_;  // merged exponents, by data packet mod P
   std::vector<bool> probe_answered_;
-  std::vector<OpenBlock> wide_, far_;
+  LowLanes half_wide_, wide_;
+  std::vector<OpenBlock> far_;
+  std::vector<HighSums> high_sums_;
+  std::vector<size_t> first_high_;  // of a packet's wide blocks, by data packet mod P
   std::vector<uint64_t> flagged_;  // data packets with an element that is not finite on some rank
   Marks own_marks_, merged_marks_;
 };

@@ -54,40 +54,57 @@ void MarkTraffic::Take(uint64_t packet, const mlnet_cell& cell) {
   }
 }
 
-WideTraffic::WideTraffic(FloatTraffic& sum, std::span<const OpenBlock> blocks)
+WideTraffic::WideTraffic(FloatTraffic& sum, const LowLanes& low)
     : sum_(sum),
-      blocks_(blocks),
-      packet_blocks_(std::max<size_t>(1, sum.job().blocks * MLNET_BLOCK_BYTES / MLNET_BLOCK64_BYTES)),
-      log2_range_(Log2Range(64, sum.job().world_size)) {
-  packets_ = CeilDiv(blocks.size(), packet_blocks_);
+      low_(low),
+      block_bytes_(kBlock64Elements * static_cast<size_t>(low.bits) / 8),
+      packet_blocks_(sum.job().blocks * MLNET_BLOCK_BYTES / block_bytes_) {
+  packets_ = CeilDiv(low.blocks.size(), packet_blocks_);
 }
 
 std::span<const OpenBlock> WideTraffic::BlocksOf(uint64_t packet) const {
-  return Part(blocks_, packet, packet_blocks_);
+  return Part(std::span<const OpenBlock>(low_.blocks), packet, packet_blocks_);
 }
 
 Shape WideTraffic::ShapeOf(uint64_t packet) const {
-  return {WordsFor(BlocksOf(packet).size() * MLNET_BLOCK64_BYTES),
-          wire::OpWire(MLNET_OP_ADD64, MLNET_WIRE_BIASED64), true};
+  return {WordsFor(BlocksOf(packet).size() * block_bytes_),
+          wire::OpWire(MLNET_OP_ADD64, low_.bits == 16 ? MLNET_WIRE_LOW16 : MLNET_WIRE_LOW32), true};
+}
+
+template <typename Lane>
+void WideTraffic::FillLanes(uint64_t packet, Lane* to) const {
+  const uint64_t mask = (uint64_t{1} << low_.log2_levels) - 1;
+  for (const OpenBlock& block : BlocksOf(packet)) {
+    std::array<float, kBlock64Elements> x{};
+    std::array<uint64_t, kBlock64Elements> whole;
+    sum_.LoadBlock(block.block, x.data());
+    QuantizeWide(x, block.largest, low_.log2_range, whole.data());
+    for (const uint64_t lane : whole) *to++ = static_cast<Lane>(lane & mask);
+  }
 }
 
 uint8_t WideTraffic::Fill(uint64_t packet, bool, std::span<uint64_t> words, uint8_t*) {
-  uint64_t* to = words.data();
-  for (const OpenBlock& block : BlocksOf(packet)) {
-    std::array<float, kBlock64Elements> x{};
-    sum_.LoadBlock(block.block, x.data());
-    for (const float value : x) *to++ = QuantizeOne64(value, block.largest, kFloat32Bias, log2_range_);
-  }
+  std::fill(words.begin(), words.end(), 0);  // an odd number of 16-bit blocks leaves half a block of words
+  if (low_.bits == 16) FillLanes(packet, reinterpret_cast<uint16_t*>(words.data()));
+  else FillLanes(packet, reinterpret_cast<uint32_t*>(words.data()));
   return 0;
 }
 
-void WideTraffic::Take(uint64_t packet, const mlnet_cell& cell) {
-  const __u64* from = cell.w;
+template <typename Lane>
+void WideTraffic::TakeLanes(uint64_t packet, const Lane* from, uint32_t weight) {
   for (const OpenBlock& block : BlocksOf(packet)) {
+    std::array<uint64_t, kBlock64Elements> whole;
+    const HighSums& high = sum_.HighSumsOf(block);
+    for (size_t i = 0; i < whole.size(); ++i) whole[i] = (uint64_t{high[i]} << low_.log2_levels) + *from++;
     std::array<float, kBlock64Elements> sums;
-    for (float& sum : sums) sum = DequantizeOneFloat(*from++, block.largest, log2_range_, cell.weight);
+    DequantizeWide(whole, block.largest, low_.log2_range, weight, sums.data());
     sum_.StoreBlock(block.block, sums.data());
   }
+}
+
+void WideTraffic::Take(uint64_t packet, const mlnet_cell& cell) {
+  if (low_.bits == 16) TakeLanes(packet, reinterpret_cast<const uint16_t*>(cell.w), cell.weight);
+  else TakeLanes(packet, reinterpret_cast<const uint32_t*>(cell.w), cell.weight);
 }
 
 FarTraffic::FarTraffic(FloatTraffic& sum, std::span<const OpenBlock> blocks)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fix-up stream of a sum of floats, in this order: marks of elements that are not finite (OR), blocks
-// that need 64-bit lanes (ADD64), blocks that not even those can hold (gathered). Usually nothing.
+// The fix-up stream of a sum of floats, in this order: marks of elements that are not finite (OR), the second
+// lanes of wide blocks (ADD64), first of 16, then of 32 bits, blocks that not even those can hold (gathered).
 // Why: all ranks know from the results which blocks these are, so nothing is asked and nothing is announced.
 // Each refers to the traffic it repairs, which the lane keeps until the last repair is done.
 #pragma once
@@ -27,7 +27,7 @@ class MarkTraffic final : public Traffic {
 
 class WideTraffic final : public Traffic {
  public:
-  WideTraffic(FloatTraffic& sum, std::span<const OpenBlock> blocks);
+  WideTraffic(FloatTraffic& sum, const LowLanes& low);
   Shape ShapeOf(uint64_t packet) const override;
   uint8_t Fill(uint64_t packet, bool is_retry, std::span<uint64_t> words, uint8_t* exps) override;
   void Take(uint64_t packet, const mlnet_cell& cell) override;
@@ -35,10 +35,15 @@ class WideTraffic final : public Traffic {
  private:
   std::span<const OpenBlock> BlocksOf(uint64_t packet) const;
 
+  template <typename Lane>
+  void FillLanes(uint64_t packet, Lane* to) const;
+  template <typename Lane>
+  void TakeLanes(uint64_t packet, const Lane* from, uint32_t weight);
+
   FloatTraffic& sum_;
-  const std::span<const OpenBlock> blocks_;
+  const LowLanes& low_;
+  const size_t block_bytes_;
   const size_t packet_blocks_;
-  const int log2_range_;
 };
 
 class FarTraffic final : public Traffic {

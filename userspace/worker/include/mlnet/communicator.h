@@ -78,7 +78,7 @@ struct CommStats {
   uint64_t summed_in_kernel = 0;       // contributions of this rank that an XDP program has summed
   uint64_t summed_in_user_space = 0;   // contributions summed in this process instead
   uint64_t probes = 0;                 // probe packets sent
-  uint64_t wide_blocks = 0;            // blocks summed again in 64-bit lanes, or gathered
+  uint64_t wide_blocks = 0;            // blocks of 32 elements that needed a second lane, or were gathered
   uint64_t nonfinite_packets = 0;      // packets with a NaN or an infinity on some rank
   uint64_t repairs = 0;                // packets of the fix-up stream
   uint64_t held = 0, busy = 0;         // answers HELD and BUSY
