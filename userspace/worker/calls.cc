@@ -102,6 +102,11 @@ Result<void> CheckReduction(DataType dtype, ReduceOp op) {
              "floats have sum, min and max; integers and bool also bitand, bitor and bitxor");
 }
 
+// 64 ranks leave 1024 levels of 16 bits, so int16 always has enough.
+bool HasLevels(Caller caller, WireType wire) {
+  return wire != WireType::kInt8 || caller.world_size <= kInt8RanksMax;
+}
+
 Result<void> CheckWire(Caller caller, DataType dtype, ReduceOp op, const CallOptions& options) {
   if (options.residual != nullptr && (dtype != DataType::kFloat32 || op != ReduceOp::kSum)) {
     return Err(ErrorCode::kUnsupported, std::string("a residual belongs to sums of float32, not to ") + NameOf(op) +
@@ -113,12 +118,11 @@ Result<void> CheckWire(Caller caller, DataType dtype, ReduceOp op, const CallOpt
     return Err(ErrorCode::kUnsupported, "wire type " + wire + " is for sums of float32, float16 and bfloat16, not for " +
                                             NameOf(op) + " of " + NameOf(dtype));
   }
-  // 64 ranks leave 1024 levels of 16 bits, so int16 always has enough.
-  if (options.wire == WireType::kInt16 || caller.world_size <= kInt8RanksMax) return {};
+  if (HasLevels(caller, options.wire) || caller.widens_lanes) return {};
   return Err(ErrorCode::kUnsupported,
              "wire type int8 leaves too few levels with " + std::to_string(caller.world_size) + " ranks (more than " +
                  std::to_string(kInt8RanksMax) + ")",
-             "use int16");
+             "use int16, or join with widens_lanes");
 }
 
 }  // namespace
@@ -131,7 +135,7 @@ Result<CollectiveSpec> ReductionSpec(CollectiveKind kind, Caller caller, const v
   if (!spec) return spec;
   spec->dtype = dtype;
   spec->op = op;
-  spec->wire = options.wire;
+  spec->wire = HasLevels(caller, options.wire) ? options.wire : WireType::kInt16;
   spec->keeps_small = options.keeps_small;
   spec->is_stochastic = options.is_stochastic;
   spec->residual = options.residual;

@@ -10,9 +10,11 @@ namespace mlnet::worker {
 struct Caller {
   int rank = 0;
   int world_size = 1;
+  bool widens_lanes = false;
 };
 
-/// `count` elements of the whole input; `root` of kReduce.
+/// `count` elements of the whole input; `root` of kReduce. The spec's wire type may be wider than the one asked
+/// for, see JoinOptions::widens_lanes.
 Result<CollectiveSpec> ReductionSpec(CollectiveKind kind, Caller caller, const void* in, void* out, size_t count,
                                      DataType dtype, ReduceOp op, int root, const CallOptions& options);
 Result<CollectiveSpec> BroadcastSpec(Caller caller, void* buffer, size_t bytes, int root, const CallOptions& options);

@@ -3,7 +3,9 @@
 #include "mlnet/communicator.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cctype>
+#include <cstdio>
 
 #include "calls.h"
 #include "control_link.h"
@@ -42,9 +44,10 @@ Result<void> Check(const JoinOptions& options) {
 
 class CommunicatorImpl final : public Communicator {
  public:
-  CommunicatorImpl(const EngineConfig& config, std::unique_ptr<ControlLink> control,
+  CommunicatorImpl(const JoinOptions& options, const EngineConfig& config, std::unique_ptr<ControlLink> control,
                    std::unique_ptr<UdpTransport> transport, Fd ring)
-      : control_(std::move(control)),
+      : options_(options),
+        control_(std::move(control)),
         transport_(std::move(transport)),
         engine_(config, *transport_, *control_),
         thread_(engine_, transport_->inbox(), *control_, std::move(ring)) {}
@@ -57,16 +60,17 @@ class CommunicatorImpl final : public Communicator {
 
   std::shared_ptr<Work> AllReduce(const void* in, void* out, size_t count, DataType dtype, ReduceOp op,
                                   const CallOptions& options) override {
-    return Submit(ReductionSpec(CollectiveKind::kAllReduce, Self(), in, out, count, dtype, op, 0, options));
+    return Reduction(options, ReductionSpec(CollectiveKind::kAllReduce, Self(), in, out, count, dtype, op, 0, options));
   }
   std::shared_ptr<Work> Reduce(const void* in, void* out, size_t count, DataType dtype, int root, ReduceOp op,
                                const CallOptions& options) override {
-    return Submit(ReductionSpec(CollectiveKind::kReduce, Self(), in, out, count, dtype, op, root, options));
+    return Reduction(options, ReductionSpec(CollectiveKind::kReduce, Self(), in, out, count, dtype, op, root, options));
   }
   std::shared_ptr<Work> ReduceScatter(const void* in, void* out, size_t count, DataType dtype, ReduceOp op,
                                       const CallOptions& options) override {
     const size_t total = count * static_cast<size_t>(world_size());
-    return Submit(ReductionSpec(CollectiveKind::kReduceScatter, Self(), in, out, total, dtype, op, 0, options));
+    return Reduction(options,
+                     ReductionSpec(CollectiveKind::kReduceScatter, Self(), in, out, total, dtype, op, 0, options));
   }
   std::shared_ptr<Work> Broadcast(void* buffer, size_t bytes, int root, const CallOptions& options) override {
     return Submit(BroadcastSpec(Self(), buffer, bytes, root, options));
@@ -86,7 +90,14 @@ class CommunicatorImpl final : public Communicator {
   CommStats Stats() const override { return engine_.Stats(); }
 
  private:
-  Caller Self() const { return {rank(), world_size()}; }
+  Caller Self() const { return {rank(), world_size(), options_.widens_lanes}; }
+  std::shared_ptr<Work> Reduction(const CallOptions& call, const Result<CollectiveSpec>& spec) {
+    if (spec && spec->wire != call.wire && !has_told_widening_.exchange(true)) {
+      std::fprintf(stderr, "mlnet: job %s: wire type %s leaves too few levels with %d ranks, %s is used instead\n",
+                   options_.job.c_str(), NameOf(call.wire), world_size(), NameOf(spec->wire));
+    }
+    return Submit(spec);
+  }
   std::shared_ptr<Work> Submit(const Result<CollectiveSpec>& spec) {
     if (!spec) return WorkState::Done(tl::make_unexpected(spec.error()));
     auto work = engine_.Submit(*spec);
@@ -94,6 +105,8 @@ class CommunicatorImpl final : public Communicator {
     return work;
   }
 
+  const JoinOptions options_;
+  std::atomic<bool> has_told_widening_{false};
   std::unique_ptr<ControlLink> control_;
   std::unique_ptr<UdpTransport> transport_;
   Engine engine_;
@@ -128,7 +141,7 @@ Result<std::unique_ptr<Communicator>> Communicator::Join(const JoinOptions& opti
     return tl::make_unexpected(fits.error());
   auto transport = UdpTransport::Open(reply->endpoints, reply->config, std::move(*inbox));
   if (!transport) return tl::make_unexpected(transport.error());
-  auto communicator = std::make_unique<CommunicatorImpl>(reply->config, std::move(*control),
+  auto communicator = std::make_unique<CommunicatorImpl>(options, reply->config, std::move(*control),
                                                          std::move(*transport), std::move(reply->ring));
   if (auto started = communicator->Start(); !started) return tl::make_unexpected(started.error());
   return communicator;

@@ -94,9 +94,9 @@ TEST(plan, stopped_full_or_occupied_aggregators_are_passed_over) {
   world.At("a1").running = false;
   EXPECT_EQ(world.Make()->aggregator, "a2");
   world.At("a1").running = true;
-  world.At("a1").slots_free = 575;
+  world.At("a1").slots_free = 767;
   EXPECT_EQ(world.Make()->aggregator, "a2");
-  world.At("a1").slots_free = 576;
+  world.At("a1").slots_free = 768;
   EXPECT_EQ(world.Make()->aggregator, "a1");
   world.job.members[1].host = "a1";
   EXPECT_EQ(world.Make()->aggregator, "a2");

@@ -65,8 +65,19 @@ TEST(Calls, narrow_wire_types_are_for_float_sums_and_enough_levels) {
                          ReduceOp::kSum, 0, {.wire = wire});
   };
   EXPECT_TRUE(with(16, WireType::kInt8));
-  ExpectRefused(with(17, WireType::kInt8), "too few levels with 17 ranks (more than 16) (use int16)");
+  ExpectRefused(with(17, WireType::kInt8), "too few levels with 17 ranks (more than 16) (use int16, or join with widens_lanes)");
   EXPECT_TRUE(with(64, WireType::kInt16));
+}
+
+TEST(Calls, a_job_may_ask_for_wider_lanes_instead_of_an_error) {
+  std::vector<float> x(8);
+  const auto wire_of = [&](int n, WireType wire) {
+    return ReductionSpec(CollectiveKind::kAllReduce, {0, n, true}, x.data(), x.data(), 8, DataType::kFloat32,
+                         ReduceOp::kSum, 0, {.wire = wire})->wire;
+  };
+  EXPECT_EQ(wire_of(16, WireType::kInt8), WireType::kInt8);
+  EXPECT_EQ(wire_of(17, WireType::kInt8), WireType::kInt16);
+  EXPECT_EQ(wire_of(64, WireType::kInt16), WireType::kInt16);
 }
 
 TEST(Calls, all_gather_takes_its_input_in_place_at_the_ranks_own_place_only) {

@@ -54,6 +54,9 @@ struct JoinOptions {
   /// Float sums of at most so many bytes over all ranks together are gathered as they are and added in rank
   /// order by each rank (counted as summed_in_user_space). The same on all ranks; 0: never.
   size_t small_bytes = 16384;
+  /// Where a wire type leaves too few levels (int8 with more than 16 ranks): true takes the next wider one and says
+  /// so once on stderr; false refuses the call. The same on all ranks.
+  bool widens_lanes = false;
 };
 
 struct CallOptions {
