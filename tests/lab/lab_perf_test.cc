@@ -66,7 +66,8 @@ INSTANTIATE_TEST_SUITE_P(Labs, PerfUnderFaults,
                                          FaultCase{"two_ranks_per_host", "2", "2"}),
                          [](const auto& param_info) { return std::string(param_info.param.name); });
 
-// The aggregator's sums are the kernel's: its program is native, and no process there listens on the data port.
+// The aggregator's sums are the kernel's: its program is native, and no process there listens on the data
+// port.
 TEST(Perf, WhileItRunsTheAggregatorIsNativeAndNoProcessHasTheDataPort) {
   const Lab lab({"--workers", "2", "--aggregators", "1"});
   Json result;
@@ -87,13 +88,14 @@ TEST(Perf, WhileItRunsTheAggregatorIsNativeAndNoProcessHasTheDataPort) {
   EXPECT_EQ(result["rows"][0]["wrong"], 0);
 }
 
-// The long form (tools/check --long): 8 hosts, 16 ranks, up to 64 MiB, every link with every fault.
+// The long form (tools/check --full): 8 hosts, 16 ranks, up to 64 MiB, every link with every fault.
 TEST(Perf, LongSweepUnderFaults) {
   if (const char* is_long = getenv("MLNET_LONG"); is_long == nullptr || std::string(is_long) != "1") return;
   const Lab lab({"--workers", "8", "--aggregators", "1", "--loss", "1", "--dup", "1", "--reorder", "1"});
   for (const std::string ranks_per_host : {"1", "2"}) {
-    const Json result = Perf(lab, {"--counts", "1,7,353,100003,1048577,16777216", "--ranks-per-host", ranks_per_host,
-                                   "--iters", "1", "--warmup", "0", "--check", "--timeout", "300"});
+    const Json result =
+        Perf(lab, {"--counts", "1,7,353,100003,1048577,16777216", "--ranks-per-host", ranks_per_host,
+                   "--iters", "1", "--warmup", "0", "--check", "--timeout", "300"});
     ASSERT_EQ(result["rows"].size(), 6u);
     for (const Json& row : result["rows"]) {
       EXPECT_EQ(row["wrong"], 0) << row.dump();
@@ -102,7 +104,81 @@ TEST(Perf, LongSweepUnderFaults) {
   }
 }
 
+TEST(Perf, EveryWireTypeHasItsOwnRows) {
+  const Lab lab({"--workers", "3", "--aggregators", "1"});
+  for (const std::string dtype : {"float32", "float16", "bfloat16"}) {
+    const Json result = Perf(lab, {"--counts", "129,5000", "--wire", "int32,int16,int8", "--dtype", dtype,
+                                   "--iters", "3", "--warmup", "0", "--check"});
+    ASSERT_EQ(result["rows"].size(), 6u);
+    EXPECT_EQ(result["rounds"], 3);
+    const std::vector<std::string> wires = {"int32", "int16", "int8"};
+    for (size_t i = 0; i < 6; ++i) {
+      const Json& row = result["rows"][i];
+      SCOPED_TRACE(row.dump());
+      EXPECT_EQ(row["backend"], "mlnet");
+      EXPECT_EQ(row["wire"], wires[i % 3]);
+      EXPECT_EQ(row["bound"], i % 3 == 0 ? "element" : "block");
+      EXPECT_EQ(row["count"], i < 3 ? 129 : 5000);
+      EXPECT_EQ(row["wrong"], 0);
+      EXPECT_EQ(row["checked"], 3 * row["count"].get<uint64_t>());
+      EXPECT_EQ(row["summed_in_user_space"], 0);
+    }
+    // Not three times the same: a packet of int16 lanes has twice the elements, one of int8 four times.
+    const auto packets = [&](size_t i) { return result["rows"][i]["summed_in_kernel"].get<uint64_t>(); };
+    EXPECT_GT(packets(3), packets(4));
+    EXPECT_GT(packets(4), packets(5));
+  }
+}
+
+TEST(Perf, EitherBoundIsKept) {
+  const Lab lab({"--workers", "2", "--aggregators", "1"});
+  for (const std::string dtype : {"float32", "float64"}) {
+    for (const std::string bound : {"element", "block"}) {
+      const Json result =
+          Perf(lab, {"--counts", "100000", "--dtype", dtype, "--bound", bound, "--iters", "2", "--check"});
+      const Json& row = result["rows"][0];
+      EXPECT_EQ(row["bound"], bound);
+      EXPECT_EQ(row["dtype"], dtype);
+      EXPECT_EQ(row["wrong"], 0) << row.dump();
+    }
+  }
+}
+
+TEST(Perf, EveryTypeAndOperationIsRight) {
+  const Lab lab({"--workers", "2", "--aggregators", "1"});
+  for (const std::string dtype :
+       {"float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "int32", "int64"}) {
+    for (const std::string op : {"sum", "min", "max"}) {
+      const Json result =
+          Perf(lab, {"--counts", "1,4097", "--dtype", dtype, "--op", op, "--iters", "1", "--warmup", "0"});
+      for (const Json& row : result["rows"]) {
+        SCOPED_TRACE(row.dump());
+        EXPECT_EQ(row["dtype"], dtype);
+        EXPECT_EQ(row["op"], op);
+        EXPECT_EQ(row["wrong"], 0);
+        EXPECT_EQ(row["checked"], row["count"]);
+        EXPECT_EQ(row["summed_in_user_space"], 0);
+      }
+    }
+  }
+}
+
 #ifdef MLNET_HAS_PEERS
+TEST(Perf, PeersReduceEveryTypeTheyHave) {
+  const Lab lab({"--workers", "3", "--aggregators", "1"});
+  for (const std::string dtype : {"float64", "float16", "int8", "uint8", "int16", "int64"}) {
+    for (const std::string op : {"sum", "min"}) {
+      const bool is_short =
+          dtype == "int8" || dtype == "uint8" || dtype == "int16";  // whose sums MPI saturates
+      const bool has_mpi = dtype != "float16" && !(is_short && op == "sum");
+      const std::string peers = has_mpi ? "gloo,mpi" : "gloo";
+      const Json result = Perf(lab, {"--counts", "4097", "--dtype", dtype, "--op", op, "--compare", peers,
+                                     "--iters", "1", "--warmup", "0"});
+      for (const Json& row : result["rows"]) EXPECT_EQ(row["wrong"], 0) << row.dump();
+    }
+  }
+}
+
 TEST(Perf, PeersTakeTurnsOnTheSameLinksAndXdpComesBack) {
   const Lab lab({"--workers", "3", "--aggregators", "1"});
   const Json result =
@@ -130,16 +206,31 @@ TEST(Perf, SaysWhatIsWrongWithItsArguments) {
     args.insert(args.begin(), {"--name", lab.name(), "perf"});
     return RunLab(args);
   };
-  const Output wire = perf({"--wire", "int32,int16"});
-  EXPECT_EQ(wire.exit_code, 6);
-  EXPECT_THAT(wire.err, HasSubstr("wire type int16 is not supported yet"));
+  const Output wire = perf({"--wire", "int32,int12"});
+  EXPECT_EQ(wire.exit_code, 2);
+  EXPECT_THAT(wire.err, HasSubstr("'int12' is no wire type; there are int32, int16, int8"));
+  const Output narrow = perf({"--wire", "int32,int16", "--dtype", "int32"});
+  EXPECT_EQ(narrow.exit_code, 6);
+  EXPECT_THAT(
+      narrow.err,
+      HasSubstr("wire type int16 is for sums of float32, float16 and bfloat16, not for sum of int32"));
+  const Output levels = perf({"--wire", "int8", "--ranks-per-host", "9"});
+  EXPECT_EQ(levels.exit_code, 6);
+  EXPECT_THAT(levels.err, HasSubstr("wire type int8 leaves too few levels with 18 ranks"));
+  const Output peer = perf({"--compare", "gloo", "--dtype", "bfloat16"});
+  EXPECT_EQ(peer.exit_code, 6);
+  EXPECT_THAT(peer.err, HasSubstr("gloo has no bfloat16"));
   const Output size = perf({"--sizes", "5"});
   EXPECT_EQ(size.exit_code, 2);
   EXPECT_THAT(size.err, HasSubstr("5 bytes are no whole number of 4-byte elements"));
   const Output nothing = perf({"--sizes", "4"});
   EXPECT_EQ(nothing.exit_code, 3);
   EXPECT_THAT(nothing.err, HasSubstr("runs no daemons"));
-  EXPECT_EQ(perf({"--op", "max"}).exit_code, 2);
+  const Output odd = perf({"--sizes", "12", "--dtype", "int64"});
+  EXPECT_THAT(odd.err, HasSubstr("12 bytes are no whole number of 8-byte elements"));
+  EXPECT_EQ(perf({"--op", "product"}).exit_code, 2);
+  EXPECT_EQ(perf({"--dtype", "bool"}).exit_code, 2);
+  EXPECT_EQ(perf({"--bound", "none"}).exit_code, 2);
 }
 
 TEST(Perf, NamesALabThatIsNotUp) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // mlnet-lab perf: all-reduce over the lab that is up, in the shape of nccl-tests, with peers on the same
-// links. The backends take turns, round after round, so that whatever else the machine does falls on all of
-// them; no XDP program is on the lab's ports during a peer's turn, since it would switch off the peer's
-// segmentation offload.
+// links. The backends, and the wire types of mlnet, take turns, round after round, so that whatever else the
+// machine does falls on all of them; no XDP program is on the lab's ports during a peer's turn, since it
+// would switch off the peer's segmentation offload.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -12,13 +12,15 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
-#include <map>
 #include <memory>
 
 #include "base/errno_error.h"
 #include "base/fd.h"
 #include "commands.h"
+#include "mlnet-perf/element_type.h"
+#include "mlnet-perf/names.h"
 #include "perf_sizes.h"
+#include "perf_support.h"
 #include "perf_table.h"
 #include "perf_turn.h"
 #include "process.h"
@@ -33,6 +35,7 @@ struct PerfOptions {
   std::vector<std::string> compare;
   std::string dtype = "float32";
   std::string op = "sum";
+  std::string bound = "element";
   int ranks_per_host = 1;
   int iterations = 20;
   int warmup = 2;
@@ -46,7 +49,7 @@ struct Plan {
   State state;
   perf::Spec spec;
   std::vector<Host> workers;
-  std::vector<std::string> backends;
+  std::vector<Contender> contenders;
   int rounds = 1;
 };
 
@@ -71,23 +74,27 @@ class StopOnSignal {
   }, old_term_{};
 };
 
-Result<void> CheckWires(const std::vector<std::string>& wires) {
-  for (const std::string& wire : wires) {
-    if (wire == "int32") continue;
-    if (wire == "int16" || wire == "int8") {
-      return Err(ErrorCode::kUnsupported, fmt::format("wire type {} is not supported yet by libmlnet", wire),
-                 "--wire int32");
-    }
-    return Err(ErrorCode::kInvalidArgument, fmt::format("'{}' is no wire type", wire), "--wire int32");
-  }
-  return {};
-}
-
-Result<std::vector<uint64_t>> CountsOf(const PerfOptions& options) {
+Result<std::vector<uint64_t>> CountsOf(const PerfOptions& options, size_t element_bytes) {
   if (!options.counts.empty()) return ParseSizes(options.counts);
   const auto sizes = ParseSizes(options.sizes);
   if (!sizes) return tl::make_unexpected(sizes.error());
-  return CountsOfSizes(*sizes, sizeof(float));
+  return CountsOfSizes(*sizes, element_bytes);
+}
+
+Result<perf::Spec> MakeSpec(const PerfOptions& options, int world_size) {
+  perf::Spec spec;
+  const perf::ElementType& type = *perf::FindType(options.dtype);  // CLI11 has looked at both names
+  const auto counts = CountsOf(options, type.bytes);
+  if (!counts) return tl::make_unexpected(counts.error());
+  spec.world_size = world_size;
+  spec.ranks_per_host = options.ranks_per_host;
+  spec.dtype = type.dtype;
+  spec.op = *perf::FindOp(options.op);
+  spec.keeps_small = options.bound == "element";
+  spec.counts = *counts;
+  spec.warmup = options.warmup;
+  spec.check_all = options.check_all;
+  return spec;
 }
 
 Result<Plan> MakePlan(const Paths& paths, const PerfOptions& options) {
@@ -95,34 +102,34 @@ Result<Plan> MakePlan(const Paths& paths, const PerfOptions& options) {
   auto state = LoadReadyState(paths);
   if (!state) return tl::make_unexpected(state.error());
   plan.state = std::move(*state);
-  if (auto ok = CheckWires(options.wires); !ok) return tl::make_unexpected(ok.error());
-  const auto counts = CountsOf(options);
-  if (!counts) return tl::make_unexpected(counts.error());
+  const auto wires = ParseWires(options.wires);
+  if (!wires) return tl::make_unexpected(wires.error());
   for (const Host& host : plan.state.topology.hosts) {
     if (!host.is_aggregator) plan.workers.push_back(host);
   }
-  if (plan.state.has_daemons)
-    plan.backends.push_back("mlnet");
-  else
+  auto spec = MakeSpec(options, static_cast<int>(plan.workers.size()) * options.ranks_per_host);
+  if (!spec) return tl::make_unexpected(spec.error());
+  plan.spec = std::move(*spec);
+  std::vector<Contender> contenders;
+  for (const WireType wire : *wires) contenders.push_back({"mlnet", wire});
+  for (const std::string& peer : options.compare) contenders.push_back({peer});
+  if (auto ok = CheckSupport(contenders, plan.spec); !ok) return tl::make_unexpected(ok.error());
+  if (!plan.state.has_daemons) {
     fmt::print(stderr, "lab '{}' runs no daemons: mlnet is not measured\n", paths.lab);
-  for (const std::string& peer : options.compare) plan.backends.push_back(peer);
-  if (plan.backends.empty()) {
+    std::erase_if(contenders, [](const Contender& contender) { return contender.IsMlnet(); });
+  }
+  if (contenders.empty()) {
     return Err(ErrorCode::kUnavailable, "nothing to measure",
                "mlnet-lab up without --no-daemons, or --compare gloo");
   }
-  for (const std::string& backend : plan.backends) {
-    if (auto program = FindRankProgram(backend); !program) return tl::make_unexpected(program.error());
+  for (const Contender& contender : contenders) {
+    if (auto program = FindRankProgram(contender.backend); !program)
+      return tl::make_unexpected(program.error());
   }
-  plan.rounds = std::min(options.iterations, options.rounds > 0         ? options.rounds
-                                             : plan.backends.size() > 1 ? 3
-                                                                        : 1);
-  plan.spec.world_size = static_cast<int>(plan.workers.size()) * options.ranks_per_host;
-  plan.spec.ranks_per_host = options.ranks_per_host;
-  plan.spec.dtype = options.dtype == "int32" ? DataType::kInt32 : DataType::kFloat32;
-  plan.spec.counts = *counts;
+  plan.contenders = std::move(contenders);
+  const int rounds = options.rounds > 0 ? options.rounds : plan.contenders.size() > 1 ? 3 : 1;
+  plan.rounds = std::min(options.iterations, rounds);
   plan.spec.iterations = (options.iterations + plan.rounds - 1) / plan.rounds;
-  plan.spec.warmup = options.warmup;
-  plan.spec.check_all = options.check_all;
   return plan;
 }
 
@@ -171,48 +178,57 @@ class WorkFolder {
   std::filesystem::path path_;
 };
 
-using RowsByBackend = std::map<std::string, std::vector<PerfRow>>;
+/// The rows of each contender, in the plan's order.
+using Rows = std::vector<std::vector<PerfRow>>;
 
-Result<void> RunAll(const Paths& paths, Plan& plan, const PerfOptions& options, bool& is_on,
-                    RowsByBackend& rows) {
+PerfRow ShapeOf(const Contender& contender, const perf::Spec& spec) {
+  PerfRow shape;
+  shape.backend = contender.backend;
+  shape.wire = contender.IsMlnet() ? perf::WireName(contender.wire) : "";
+  shape.bound = BoundName(contender, spec);
+  shape.has_kernel_counters = contender.IsMlnet();
+  shape.ranks = spec.world_size;
+  shape.dtype = spec.dtype;
+  shape.op = spec.op;
+  return shape;
+}
+
+Result<void> RunAll(const Paths& paths, Plan& plan, const PerfOptions& options, bool& is_on, Rows& rows) {
   auto folder = WorkFolder::Create(paths);
   if (!folder) return tl::make_unexpected(folder.error());
-  const int turns = plan.rounds * static_cast<int>(plan.backends.size());
+  const int turns = plan.rounds * static_cast<int>(plan.contenders.size());
   int turn_number = 0;
+  rows.resize(plan.contenders.size());
   for (int round = 0; round < plan.rounds; ++round) {
-    for (const std::string& backend : plan.backends) {
+    for (size_t i = 0; i < plan.contenders.size(); ++i) {
+      const Contender& contender = plan.contenders[i];
       ++turn_number;
-      if (turns > 1) fmt::print(stderr, "turn {} of {}: {}\n", turn_number, turns, backend);
-      const bool wants_on = backend == "mlnet";
-      if (is_on != wants_on) {
-        is_on = wants_on;  // even if it fails: it may have done a part, and the caller switches back
-        if (auto ok = SwitchXdp(paths, wants_on); !ok) return ok;
+      if (turns > 1) fmt::print(stderr, "turn {} of {}: {}\n", turn_number, turns, contender.Name());
+      if (is_on != contender.IsMlnet()) {
+        is_on =
+            contender.IsMlnet();  // even if it fails: it may have done a part, and the caller switches back
+        if (auto ok = SwitchXdp(paths, is_on); !ok) return ok;
       }
       const auto dir = folder->NewTurn(turn_number);
       if (!dir) return tl::make_unexpected(dir.error());
-      Turn turn{backend, plan.spec, plan.workers, options.timeout_s};
+      Turn turn{contender.backend, plan.spec, plan.workers, options.timeout_s};
+      turn.spec.wire = contender.wire;
       turn.spec.dir = *dir;
       turn.spec.seed = options.seed * 1000 + static_cast<uint64_t>(round);
       turn.spec.job = fmt::format("perf-{}-{}", getpid(), turn_number);
       const auto results = RunTurn(paths, turn, g_stop);
       if (!results) return tl::make_unexpected(results.error());
-      PerfRow shape;
-      shape.backend = backend;
-      shape.wire = wants_on ? "int32" : "";
-      shape.has_kernel_counters = wants_on;
-      shape.ranks = plan.spec.world_size;
-      shape.dtype = plan.spec.dtype;
-      MergeTurn(*results, shape, rows[backend]);
+      MergeTurn(*results, ShapeOf(contender, plan.spec), rows[i]);
     }
   }
   return {};
 }
 
 void PrintRows(const Globals& globals, const Plan& plan, const PerfOptions& options,
-               const RowsByBackend& by_backend) {
+               const Rows& by_contender) {
   std::vector<PerfRow> rows;
   for (size_t i = 0; i < plan.spec.counts.size(); ++i) {
-    for (const std::string& backend : plan.backends) rows.push_back(by_backend.at(backend)[i]);
+    for (const auto& of_contender : by_contender) rows.push_back(of_contender[i]);
   }
   if (globals.json) {
     fmt::print("{}\n", Json{{"schema", "mlnet-lab.perf/1"},
@@ -240,7 +256,7 @@ Result<void> Perf(Globals& globals, const PerfOptions& options) {
   const StopOnSignal signals;
   const bool was_on = plan->state.xdp == XdpMode::kOn;
   bool is_on = was_on;
-  RowsByBackend rows;
+  Rows rows;
   auto done = RunAll(paths, *plan, options, is_on, rows);
   if (is_on != was_on) {
     auto restored = SwitchXdp(paths, was_on);
@@ -248,8 +264,8 @@ Result<void> Perf(Globals& globals, const PerfOptions& options) {
   }
   if (!done) return done;
   PrintRows(globals, *plan, options, rows);
-  for (const auto& [backend, of_backend] : rows) {
-    if (WrongOf(of_backend) > 0) globals.exit_code = 1;
+  for (const auto& of_contender : rows) {
+    if (WrongOf(of_contender) > 0) globals.exit_code = 1;
   }
   return {};
 }
@@ -264,11 +280,22 @@ void AddPerfCommand(CLI::App& app, Globals& globals) {
                     ->capture_default_str();
   command->add_option("--counts", options->counts, "Elements instead of bytes: 1,3,353 or 1:1M")
       ->excludes(sizes);
-  command->add_option("--wire", options->wires, "Wire types of mlnet")->delimiter(',')->capture_default_str();
-  command->add_option("--dtype", options->dtype, "float32 or int32")
-      ->check(CLI::IsMember({"float32", "int32"}))
+  command->add_option("--wire", options->wires, "Wire types of mlnet, a row each: int32, int16, int8")
+      ->delimiter(',')
       ->capture_default_str();
-  command->add_option("--op", options->op, "Reduction")->check(CLI::IsMember({"sum"}))->capture_default_str();
+  command->add_option("--dtype", options->dtype, "Type of the elements")
+      ->check(CLI::IsMember(perf::TypeNames()))
+      ->capture_default_str();
+  command->add_option("--op", options->op, "Reduction")
+      ->check(CLI::IsMember(perf::OpNames()))
+      ->capture_default_str();
+  command
+      ->add_option(
+          "--bound", options->bound,
+          "Accuracy of mlnet's float sums: of each element, as all_reduce has it, or of the block, as "
+          "gradients may")
+      ->check(CLI::IsMember({"element", "block"}))
+      ->capture_default_str();
   command->add_option("--ranks-per-host", options->ranks_per_host, "Ranks on each worker")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
@@ -278,7 +305,9 @@ void AddPerfCommand(CLI::App& app, Globals& globals) {
   command->add_option("--warmup", options->warmup, "Collectives before, in each round")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  command->add_option("--rounds", options->rounds, "How often the backends take turns (3 with peers, else 1)")
+  command
+      ->add_option("--rounds", options->rounds,
+                   "How often the rows take turns (3 if there are several, else 1)")
       ->check(CLI::PositiveNumber);
   command->add_flag("--check", options->check_all,
                     "Check every collective; else the last of each size and round");

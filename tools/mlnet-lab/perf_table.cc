@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "mlnet-perf/element_type.h"
+#include "mlnet-perf/names.h"
+
 namespace mlnet::lab {
 
 double PercentileUs(std::vector<uint64_t> times_ns, double percent) {
@@ -15,6 +18,8 @@ double PercentileUs(std::vector<uint64_t> times_ns, double percent) {
   const size_t index = static_cast<size_t>(std::max(position, 1.0)) - 1;
   return static_cast<double>(times_ns[std::min(index, times_ns.size() - 1)]) / 1000.0;
 }
+
+uint64_t PerfRow::Bytes() const { return count * perf::TypeOf(dtype).bytes; }
 
 double PerfRow::AlgorithmMBps() const {
   const double us = PercentileUs(times_ns, 50);
@@ -52,18 +57,19 @@ std::string RenderTable(const std::vector<PerfRow>& rows) {
     text += line + "\n";
   };
   const auto heading = [&add](auto... column) {
-    add(fmt::format("# {:>10} {:>11} {:>8} {:>6} {:>7} {:>6} {:>12} {:>12} {:>11} {:>11} {:>7}  {}",
+    add(fmt::format("# {:>10} {:>11} {:>8} {:>6} {:>7} {:>6} {:>7} {:>12} {:>12} {:>11} {:>11} {:>7}  {}",
                     column...));
   };
-  heading("size", "count", "type", "redop", "backend", "wire", "time p50", "time p99", "algbw", "busbw",
-          "#wrong", "algorithm");
-  heading("(B)", "(elements)", "", "", "", "", "(us)", "(us)", "(MB/s)", "(MB/s)", "", "");
+  heading("size", "count", "type", "redop", "backend", "wire", "bound", "time p50", "time p99", "algbw",
+          "busbw", "#wrong", "algorithm");
+  heading("(B)", "(elements)", "", "", "", "", "", "(us)", "(us)", "(MB/s)", "(MB/s)", "", "");
   for (const PerfRow& row : rows) {
     add(fmt::format(
-        "  {:>10} {:>11} {:>8} {:>6} {:>7} {:>6} {:>12.1f} {:>12.1f} {:>11.2f} {:>11.2f} {:>7}  {}",
-        row.Bytes(), row.count, perf::DtypeName(row.dtype), "sum", row.backend,
-        row.wire.empty() ? "-" : row.wire, PercentileUs(row.times_ns, 50), PercentileUs(row.times_ns, 99),
-        row.AlgorithmMBps(), row.BusMBps(), row.wrong, row.variant));
+        "  {:>10} {:>11} {:>8} {:>6} {:>7} {:>6} {:>7} {:>12.1f} {:>12.1f} {:>11.2f} {:>11.2f} {:>7}  {}",
+        row.Bytes(), row.count, perf::TypeOf(row.dtype).name, perf::OpName(row.op), row.backend,
+        row.wire.empty() ? "-" : row.wire, row.bound.empty() ? "-" : row.bound,
+        PercentileUs(row.times_ns, 50), PercentileUs(row.times_ns, 99), row.AlgorithmMBps(), row.BusMBps(),
+        row.wrong, row.variant));
   }
   return text;
 }
@@ -72,13 +78,13 @@ std::string RenderComparison(const std::vector<PerfRow>& rows) {
   std::string text;
   for (const PerfRow& peer : rows) {
     if (peer.backend == rows.front().backend) continue;
-    const auto own = std::find_if(rows.begin(), rows.end(), [&](const PerfRow& row) {
-      return row.backend == rows.front().backend && row.count == peer.count;
-    });
-    const double own_us = own != rows.end() ? PercentileUs(own->times_ns, 50) : 0;
-    if (own_us <= 0) continue;
-    text += fmt::format("# {} bytes: {} is {:.2f} x as fast as {}\n", peer.Bytes(), own->backend,
-                        PercentileUs(peer.times_ns, 50) / own_us, peer.backend);
+    for (const PerfRow& own : rows) {
+      const double own_us = PercentileUs(own.times_ns, 50);
+      if (own.backend != rows.front().backend || own.count != peer.count || own_us <= 0) continue;
+      text += fmt::format("# {} bytes: {}{}{} is {:.2f} x as fast as {}\n", peer.Bytes(), own.backend,
+                          own.wire.empty() ? "" : " ", own.wire, PercentileUs(peer.times_ns, 50) / own_us,
+                          peer.backend);
+    }
   }
   return text;
 }
@@ -89,12 +95,13 @@ Json RowsToJson(const std::vector<PerfRow>& rows) {
   for (const PerfRow& row : rows) {
     Json entry = {{"backend", row.backend},
                   {"wire", row.wire.empty() ? Json() : Json(row.wire)},
+                  {"bound", row.bound.empty() ? Json() : Json(row.bound)},
                   {"algorithm", row.variant.empty() ? Json() : Json(row.variant)},
                   {"ranks", row.ranks},
                   {"bytes", row.Bytes()},
                   {"count", row.count},
-                  {"dtype", perf::DtypeName(row.dtype)},
-                  {"op", "sum"},
+                  {"dtype", perf::TypeOf(row.dtype).name},
+                  {"op", perf::OpName(row.op)},
                   {"iterations", row.times_ns.size()},
                   {"time_us_p50", rounded(PercentileUs(row.times_ns, 50))},
                   {"time_us_p99", rounded(PercentileUs(row.times_ns, 99))},

@@ -17,10 +17,12 @@ using Json = nlohmann::json;
 struct PerfRow {
   std::string backend;
   std::string wire;     // empty for peers, which send the elements as they are
+  std::string bound;    // "element", "block"; empty where results are exact, or a peer's
   std::string variant;  // the algorithm that a peer found fastest
   int ranks = 0;
   uint64_t count = 0;
   DataType dtype = DataType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
   std::vector<uint64_t> times_ns;  // of whole collectives: the slowest rank's
   uint64_t wrong = 0;
   uint64_t checked = 0;
@@ -29,7 +31,7 @@ struct PerfRow {
   uint64_t summed_in_user_space = 0;
   bool has_kernel_counters = false;  // mlnet only
 
-  uint64_t Bytes() const { return count * 4; }
+  uint64_t Bytes() const;
   double AlgorithmMBps() const;
   /// Algorithm bandwidth times 2(n-1)/n: what each link of a ring would have to carry.
   double BusMBps() const;
@@ -44,7 +46,8 @@ void MergeTurn(const std::vector<std::vector<perf::RankRow>>& ranks, const PerfR
                std::vector<PerfRow>& rows);
 
 std::string RenderTable(const std::vector<PerfRow>& rows);
-/// One line per peer and count: how much faster the first backend was. Empty without peers.
+/// One line per peer, count and wire type of the first backend: how much faster that was. Empty without
+/// peers.
 std::string RenderComparison(const std::vector<PerfRow>& rows);
 Json RowsToJson(const std::vector<PerfRow>& rows);
 uint64_t WrongOf(const std::vector<PerfRow>& rows);

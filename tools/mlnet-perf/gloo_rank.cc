@@ -8,11 +8,14 @@
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/transport/tcp/device.h>
+#include <gloo/types.h>
 
 #include <cstdlib>
 #include <exception>
-#include <filesystem>
+#include <functional>
+#include <memory>
 
+#include "mlnet-perf/element_type.h"
 #include "mlnet-perf/measure.h"
 
 namespace mlnet::perf {
@@ -25,32 +28,41 @@ class GlooBackend final : public Backend {
   GlooBackend(const Spec& spec, int rank, std::shared_ptr<gloo::Context> context)
       : spec_(spec), rank_(rank), context_(std::move(context)) {}
 
-  Promise promise() const override { return Promise::kFloatAdds; }
+  Promise promise() const override { return Promise::kAdds; }
   std::vector<std::string> Variants() const override { return {"ring", "bcube", "halving-doubling"}; }
 
   Result<void> Prepare(void* buffer, size_t count, DataType dtype) override {
     buffer_ = buffer;
     count_ = count;
-    dtype_ = dtype;
     try {
-      if (dtype == DataType::kFloat32)
-        PrepareHalvingDoubling<float>();
-      else
-        PrepareHalvingDoubling<int32_t>();
+      switch (dtype) {
+        case DataType::kFloat32:
+          return PrepareFor<float>();
+        case DataType::kFloat64:
+          return PrepareFor<double>();
+        case DataType::kFloat16:
+          return PrepareFor<gloo::float16>();
+        case DataType::kInt8:
+          return PrepareFor<int8_t>();
+        case DataType::kUint8:
+          return PrepareFor<uint8_t>();
+        case DataType::kInt16:
+          return PrepareFor<int16_t>();
+        case DataType::kInt32:
+          return PrepareFor<int32_t>();
+        case DataType::kInt64:
+          return PrepareFor<int64_t>();
+        default:
+          return Err(ErrorCode::kUnsupported, fmt::format("Gloo cannot reduce {}", TypeOf(dtype).name));
+      }
     } catch (const std::exception& error) {
       return Err(ErrorCode::kSystem, fmt::format("Gloo: {}", error.what()));
     }
-    return {};
   }
 
   Result<void> AllReduce(size_t variant) override {
     try {
-      if (variant == kHalvingDoubling)
-        halving_doubling_->run();
-      else if (dtype_ == DataType::kFloat32)
-        Reduce<float>(variant);
-      else
-        Reduce<int32_t>(variant);
+      reduce_(variant);
     } catch (const std::exception& error) {
       return Err(ErrorCode::kSystem, fmt::format("Gloo: {}", error.what()));
     }
@@ -60,19 +72,38 @@ class GlooBackend final : public Backend {
   Counters ReadCounters() override { return {0, 0, TcpRetransmits(spec_, rank_)}; }
 
  private:
+  using Function = void (*)(void*, const void*, const void*, size_t);
+
+  /// The operation as ring and bcube want it, and as the older halving-doubling does.
   template <typename T>
-  void PrepareHalvingDoubling() {
-    halving_doubling_.reset();
-    halving_doubling_ = std::make_unique<gloo::AllreduceHalvingDoubling<T>>(
-        context_, std::vector<T*>{static_cast<T*>(buffer_)}, static_cast<int>(count_));
+  std::pair<Function, const gloo::ReductionFunction<T>*> FunctionsFor() const {
+    using Older = gloo::ReductionFunction<T>;
+    if (spec_.op == ReduceOp::kMin) return {static_cast<Function>(&gloo::min<T>), Older::min};
+    if (spec_.op == ReduceOp::kMax) return {static_cast<Function>(&gloo::max<T>), Older::max};
+    return {static_cast<Function>(&gloo::sum<T>), Older::sum};
   }
 
   template <typename T>
-  void Reduce(size_t variant) {
+  Result<void> PrepareFor() {
+    const auto [function, older] = FunctionsFor<T>();
+    halving_doubling_.reset();  // before the next takes its place in the context
+    halving_doubling_ = std::make_unique<gloo::AllreduceHalvingDoubling<T>>(
+        context_, std::vector<T*>{static_cast<T*>(buffer_)}, static_cast<int>(count_), older);
+    reduce_ = [this, function = function](size_t variant) {
+      if (variant == kHalvingDoubling)
+        halving_doubling_->run();
+      else
+        Reduce<T>(variant, function);
+    };
+    return {};
+  }
+
+  template <typename T>
+  void Reduce(size_t variant, Function function) {
     gloo::AllreduceOptions options(context_);
     options.setAlgorithm(variant == kRing ? gloo::AllreduceOptions::Algorithm::RING
                                           : gloo::AllreduceOptions::Algorithm::BCUBE);
-    options.setReduceFunction(static_cast<void (*)(void*, const void*, const void*, size_t)>(&gloo::sum<T>));
+    options.setReduceFunction(function);
     options.setOutput(static_cast<T*>(buffer_), count_);
     gloo::allreduce(options);
   }
@@ -81,9 +112,9 @@ class GlooBackend final : public Backend {
   const int rank_;
   std::shared_ptr<gloo::Context> context_;
   std::unique_ptr<gloo::Algorithm> halving_doubling_;
+  std::function<void(size_t variant)> reduce_;
   void* buffer_ = nullptr;
   size_t count_ = 0;
-  DataType dtype_ = DataType::kFloat32;
 };
 
 Result<std::shared_ptr<gloo::Context>> Connect(const Spec& spec, int rank) {

@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers that ranks contribute: a pure function of (seed, rank, index), so that any rank can compute
-// what every other one sent. Magnitudes differ between elements, blocks and ranks, with zeros and whole
-// zero blocks among them.
+// The numbers that ranks contribute: a pure function of (type, seed, rank, index), so that any rank can
+// compute what every other one sent. Magnitudes of floats differ between elements, blocks and ranks, with
+// zeros and whole zero blocks among them; integers have all bits, so that their sums wrap.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "mlnet/communicator.h"
+#include "mlnet-perf/element_type.h"
 
 namespace mlnet::perf {
 
-inline constexpr size_t kBlockElements = 32;  // the block of the error bound, by offset
-
-float FloatInput(uint64_t seed, int rank, uint64_t index);
-int32_t Int32Input(uint64_t seed, int rank, uint64_t index);
+/// The type holds it exactly, and a long double the sum of any 64 of them.
+double FloatInput(const ElementType& type, uint64_t seed, int rank, uint64_t index);
+int64_t IntegerInput(const ElementType& type, uint64_t seed, int rank, uint64_t index);
 
 /// Elements 0..count-1 of `rank`.
-void FillInputs(DataType dtype, uint64_t seed, int rank, void* out, size_t count);
+void FillInputs(const ElementType& type, uint64_t seed, int rank, void* out, size_t count);
 
 /// Seeds of different collectives from one.
 uint64_t MixSeed(uint64_t seed, uint64_t a, uint64_t b);

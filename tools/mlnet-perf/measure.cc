@@ -26,9 +26,10 @@ class Row {
         backend_(backend),
         area_(area),
         index_(index),
+        type_(TypeOf(spec.dtype)),
         count_(spec.counts[index]),
-        input_(count_),
-        buffer_(count_) {
+        input_(count_ * type_.bytes),
+        buffer_(count_ * type_.bytes) {
     row_.count = count_;
   }
 
@@ -58,7 +59,7 @@ class Row {
     const uint64_t seed = MixSeed(spec_.seed, index_ + 1, fresh ? ++collectives_ : 0);
     if (seed != seed_) {
       seed_ = seed;
-      FillInputs(spec_.dtype, seed_, rank_, input_.data(), count_);
+      FillInputs(type_, seed_, rank_, input_.data(), count_);
     }
     std::copy(input_.begin(), input_.end(), buffer_.begin());
   }
@@ -108,18 +109,18 @@ class Row {
 
   /// Every rank computes a share of the true sums, and compares all of its bits with rank 0's.
   void Check() {
-    const size_t blocks = (count_ + kBlockElements - 1) / kBlockElements;
+    const size_t shares = (count_ + kShareElements - 1) / kShareElements;
     const auto world = static_cast<size_t>(spec_.world_size), self = static_cast<size_t>(rank_);
-    const size_t first = std::min(blocks * self / world * kBlockElements, count_);
-    const size_t end = std::min(blocks * (self + 1) / world * kBlockElements, count_);
-    row_.wrong += CountWrong(spec_.dtype, backend_.promise(), seed_, spec_.world_size, buffer_.data(), first,
-                             end - first);
+    const size_t first = std::min(shares * self / world * kShareElements, count_);
+    const size_t end = std::min(shares * (self + 1) / world * kShareElements, count_);
+    const Reduction reduction{spec_.dtype, spec_.op, backend_.promise(), spec_.wire, spec_.world_size};
+    row_.wrong += CountWrong(reduction, seed_, buffer_.data(), first, end - first);
     row_.checked += end - first;
-    for (size_t at = 0; at < count_; at += SharedArea::kPieceElements) {
-      const size_t length = std::min(SharedArea::kPieceElements, count_ - at);
-      std::memcpy(area_.Piece(rank_), buffer_.data() + at, length * sizeof(uint32_t));
+    for (size_t at = 0; at < buffer_.size(); at += SharedArea::kPieceBytes) {
+      const size_t length = std::min(SharedArea::kPieceBytes, buffer_.size() - at);
+      std::memcpy(area_.Piece(rank_), buffer_.data() + at, length);
       area_.Barrier();
-      row_.wrong += CountDifferent(area_.Piece(rank_), area_.Piece(0), length);
+      row_.wrong += CountDifferent(area_.Piece(rank_), area_.Piece(0), length / type_.bytes, type_.bytes);
       area_.Barrier();
     }
   }
@@ -129,10 +130,11 @@ class Row {
   Backend& backend_;
   SharedArea& area_;
   const size_t index_;
+  const ElementType& type_;
   const size_t count_;
-  std::vector<uint32_t> input_;   // bits of float32 or int32
-  std::vector<uint32_t> buffer_;  // what is reduced in place
-  uint64_t seed_ = 0;             // of what input_ holds
+  std::vector<std::byte> input_;
+  std::vector<std::byte> buffer_;  // what is reduced in place
+  uint64_t seed_ = 0;              // of what input_ holds
   uint64_t collectives_ = 0;
   size_t variant_ = 0;
   RankRow row_;

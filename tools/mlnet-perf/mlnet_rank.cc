@@ -11,10 +11,9 @@ namespace {
 
 class MlnetBackend final : public Backend {
  public:
-  MlnetBackend(std::unique_ptr<Communicator> comm, std::chrono::milliseconds timeout)
-      : comm_(std::move(comm)), timeout_(timeout) {}
+  MlnetBackend(const Spec& spec, std::unique_ptr<Communicator> comm) : spec_(spec), comm_(std::move(comm)) {}
 
-  Promise promise() const override { return Promise::kBlockExponent; }
+  Promise promise() const override { return spec_.keeps_small ? Promise::kElement : Promise::kBlock; }
 
   Result<void> Prepare(void* buffer, size_t count, DataType dtype) override {
     buffer_ = buffer;
@@ -24,7 +23,7 @@ class MlnetBackend final : public Backend {
   }
 
   Result<void> AllReduce(size_t) override {
-    return comm_->AllReduce(buffer_, buffer_, count_, dtype_, ReduceOp::kSum, Options())->Wait();
+    return comm_->AllReduce(buffer_, buffer_, count_, dtype_, spec_.op, Options())->Wait();
   }
 
   Counters ReadCounters() override {
@@ -33,16 +32,16 @@ class MlnetBackend final : public Backend {
   }
 
  private:
-  // The wire type is named, so the bound of the block is what is asked for, as with a DDP hook.
   CallOptions Options() const {
     CallOptions options;
-    options.timeout = timeout_;
-    options.keeps_small = false;
+    options.timeout = std::chrono::seconds(spec_.timeout_s);
+    options.wire = spec_.wire;
+    options.keeps_small = spec_.keeps_small;
     return options;
   }
 
+  const Spec& spec_;
   std::unique_ptr<Communicator> comm_;
-  std::chrono::milliseconds timeout_;
   void* buffer_ = nullptr;
   size_t count_ = 0;
   DataType dtype_ = DataType::kFloat32;
@@ -56,7 +55,7 @@ int Main(const Spec& spec, int rank) {
   options.world_size = spec.world_size;
   auto comm = Communicator::Join(options);
   if (!comm) return FailRank(spec, rank, comm.error());
-  MlnetBackend backend(std::move(*comm), std::chrono::seconds(spec.timeout_s));
+  MlnetBackend backend(spec, std::move(*comm));
   return RunRank(spec, rank, backend);
 }
 

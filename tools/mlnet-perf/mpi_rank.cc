@@ -5,28 +5,53 @@
 
 #include <climits>
 
+#include "mlnet-perf/element_type.h"
 #include "mlnet-perf/measure.h"
 
 namespace mlnet::perf {
 namespace {
 
+Result<MPI_Datatype> TypeFor(DataType dtype) {
+  switch (dtype) {
+    case DataType::kFloat32:
+      return MPI_FLOAT;
+    case DataType::kFloat64:
+      return MPI_DOUBLE;
+    case DataType::kInt8:
+      return MPI_INT8_T;
+    case DataType::kUint8:
+      return MPI_UINT8_T;
+    case DataType::kInt16:
+      return MPI_INT16_T;
+    case DataType::kInt32:
+      return MPI_INT32_T;
+    case DataType::kInt64:
+      return MPI_INT64_T;
+    default:
+      return Err(ErrorCode::kUnsupported, std::string("MPI cannot reduce ") + TypeOf(dtype).name);
+  }
+}
+
 class MpiBackend final : public Backend {
  public:
   MpiBackend(const Spec& spec, int rank) : spec_(spec), rank_(rank) {}
 
-  Promise promise() const override { return Promise::kFloatAdds; }
+  Promise promise() const override { return Promise::kAdds; }
 
   Result<void> Prepare(void* buffer, size_t count, DataType dtype) override {
     if (count > INT_MAX) return Err(ErrorCode::kUnsupported, "MPI counts elements in an int");
     buffer_ = buffer;
     count_ = static_cast<int>(count);
-    type_ = dtype == DataType::kFloat32 ? MPI_FLOAT : MPI_INT32_T;
+    const auto type = TypeFor(dtype);
+    if (!type) return tl::make_unexpected(type.error());
+    type_ = *type;
+    op_ = spec_.op == ReduceOp::kSum ? MPI_SUM : spec_.op == ReduceOp::kMin ? MPI_MIN : MPI_MAX;
     return {};
   }
 
   Result<void> AllReduce(size_t) override {
     // An error aborts the job: MPI_ERRORS_ARE_FATAL is the default of MPI_COMM_WORLD.
-    MPI_Allreduce(MPI_IN_PLACE, buffer_, count_, type_, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allreduce(MPI_IN_PLACE, buffer_, count_, type_, op_, MPI_COMM_WORLD);
     return {};
   }
 
@@ -38,6 +63,7 @@ class MpiBackend final : public Backend {
   void* buffer_ = nullptr;
   int count_ = 0;
   MPI_Datatype type_ = MPI_FLOAT;
+  MPI_Op op_ = MPI_SUM;
 };
 
 int Main(const Spec& spec) {

@@ -14,7 +14,7 @@ namespace mlnet::perf {
 namespace {
 
 constexpr size_t kHeaderBytes = 4096;
-constexpr size_t kRankBytes = 4096 + SharedArea::kPieceElements * sizeof(uint32_t);
+constexpr size_t kRankBytes = 4096 + SharedArea::kPieceBytes;
 
 Result<void*> Map(int fd, size_t bytes, const std::string& path) {
   void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -69,8 +69,8 @@ uint64_t& SharedArea::VariantNs(int rank, size_t variant) {
   return reinterpret_cast<uint64_t*>(base_ + kHeaderBytes + static_cast<size_t>(rank) * kRankBytes)[variant];
 }
 
-uint32_t* SharedArea::Piece(int rank) {
-  return reinterpret_cast<uint32_t*>(base_ + kHeaderBytes + static_cast<size_t>(rank) * kRankBytes + 4096);
+void* SharedArea::Piece(int rank) {
+  return base_ + kHeaderBytes + static_cast<size_t>(rank) * kRankBytes + 4096;
 }
 
 }  // namespace mlnet::perf

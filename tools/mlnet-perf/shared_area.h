@@ -15,7 +15,7 @@ namespace mlnet::perf {
 
 class SharedArea {
  public:
-  static constexpr size_t kPieceElements = 256 * 1024;  // compared at a time
+  static constexpr size_t kPieceBytes = 1 << 20;  // compared at a time: whole elements of any type
   static constexpr size_t kVariantsMax = 8;
 
   /// By the one who starts the ranks.
@@ -30,7 +30,7 @@ class SharedArea {
 
   /// Returns when every rank is here. A rank that died is noticed by the one who started them.
   void Barrier();
-  uint32_t* Piece(int rank);
+  void* Piece(int rank);
   /// Where rank leaves how long a variant took it.
   uint64_t& VariantNs(int rank, size_t variant);
 

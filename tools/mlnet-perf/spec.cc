@@ -4,6 +4,8 @@
 #include <fstream>
 
 #include "base/errno_error.h"
+#include "mlnet-perf/element_type.h"
+#include "mlnet-perf/names.h"
 
 namespace mlnet::perf {
 namespace {
@@ -26,13 +28,14 @@ Result<Json> Load(const std::string& file) {
 
 }  // namespace
 
-const char* DtypeName(DataType dtype) { return dtype == DataType::kFloat32 ? "float32" : "int32"; }
-
 Result<void> SaveSpec(const Spec& spec) {
   return Save(spec.File(), {{"dir", spec.dir},
                             {"world_size", spec.world_size},
                             {"ranks_per_host", spec.ranks_per_host},
-                            {"dtype", DtypeName(spec.dtype)},
+                            {"dtype", TypeOf(spec.dtype).name},
+                            {"op", OpName(spec.op)},
+                            {"wire", WireName(spec.wire)},
+                            {"keeps_small", spec.keeps_small},
                             {"counts", spec.counts},
                             {"iterations", spec.iterations},
                             {"warmup", spec.warmup},
@@ -51,7 +54,16 @@ Result<Spec> LoadSpec(const std::string& file) {
     spec.dir = json->at("dir");
     spec.world_size = json->at("world_size");
     spec.ranks_per_host = json->at("ranks_per_host");
-    spec.dtype = json->at("dtype") == "int32" ? DataType::kInt32 : DataType::kFloat32;
+    const auto* type = FindType(json->at("dtype"));
+    const auto op = FindOp(json->at("op"));
+    const auto wire = FindWire(json->at("wire"));
+    if (type == nullptr || !op || !wire) {
+      return Err(ErrorCode::kProtocol, file + " names an unknown dtype, op or wire");
+    }
+    spec.dtype = type->dtype;
+    spec.op = *op;
+    spec.wire = *wire;
+    spec.keeps_small = json->at("keeps_small");
     spec.counts = json->at("counts").get<std::vector<uint64_t>>();
     spec.iterations = json->at("iterations");
     spec.warmup = json->at("warmup");

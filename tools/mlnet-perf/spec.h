@@ -18,7 +18,10 @@ struct Spec {
   int world_size = 1;
   int ranks_per_host = 1;
   DataType dtype = DataType::kFloat32;
-  std::vector<uint64_t> counts;  // elements, one row each
+  ReduceOp op = ReduceOp::kSum;
+  WireType wire = WireType::kInt32;  // mlnet's
+  bool keeps_small = true;           // mlnet's: the bound of the element, else of the block
+  std::vector<uint64_t> counts;      // elements, one row each
   int iterations = 1;
   int warmup = 1;
   bool check_all = false;  // every iteration; else one a row
@@ -31,8 +34,6 @@ struct Spec {
   std::string SharedFile() const { return dir + "/shared"; }
   std::string ResultFile(int rank) const { return dir + "/rank-" + std::to_string(rank) + ".json"; }
 };
-
-const char* DtypeName(DataType dtype);
 
 Result<void> SaveSpec(const Spec& spec);
 Result<Spec> LoadSpec(const std::string& file);

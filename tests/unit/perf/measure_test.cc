@@ -30,7 +30,7 @@ class FakeBackend final : public Backend {
 
   FakeBackend(World& world, int rank, Damage damage)
       : world_(world), rank_(rank), damage_(std::move(damage)) {}
-  Promise promise() const override { return Promise::kBlockExponent; }
+  Promise promise() const override { return Promise::kBlock; }
   Result<void> Prepare(void* buffer, size_t count, DataType) override {
     buffer_ = static_cast<uint32_t*>(buffer);
     count_ = count;
@@ -68,7 +68,7 @@ class MeasureTest : public testing::Test {
     spec_.dir = ::mkdtemp(folder);
     spec_.world_size = kRanks;
     spec_.dtype = DataType::kInt32;
-    spec_.counts = {1, 353, SharedArea::kPieceElements + 5};
+    spec_.counts = {1, 353, SharedArea::kPieceBytes / 4 + 5};
     spec_.iterations = 4;
     spec_.warmup = 1;
   }
@@ -153,7 +153,10 @@ TEST(Spec, SurvivesItsFile) {
   spec.dir = ::mkdtemp(folder);
   spec.world_size = 6;
   spec.ranks_per_host = 2;
-  spec.dtype = DataType::kInt32;
+  spec.dtype = DataType::kBFloat16;
+  spec.op = ReduceOp::kMax;
+  spec.wire = WireType::kInt8;
+  spec.keeps_small = false;
   spec.counts = {1, 16777216};
   spec.check_all = true;
   spec.seed = 18446744073709551615ULL;
@@ -163,7 +166,10 @@ TEST(Spec, SurvivesItsFile) {
   ASSERT_TRUE(loaded);
   EXPECT_EQ(loaded->world_size, 6);
   EXPECT_EQ(loaded->ranks_per_host, 2);
-  EXPECT_EQ(loaded->dtype, DataType::kInt32);
+  EXPECT_EQ(loaded->dtype, DataType::kBFloat16);
+  EXPECT_EQ(loaded->op, ReduceOp::kMax);
+  EXPECT_EQ(loaded->wire, WireType::kInt8);
+  EXPECT_FALSE(loaded->keeps_small);
   EXPECT_EQ(loaded->counts, spec.counts);
   EXPECT_TRUE(loaded->check_all);
   EXPECT_EQ(loaded->seed, spec.seed);

@@ -16,6 +16,7 @@ PerfRow Row(const std::string& backend, uint64_t count, std::vector<uint64_t> ti
   PerfRow row;
   row.backend = backend;
   row.wire = backend == "mlnet" ? "int32" : "";
+  row.bound = backend == "mlnet" ? "element" : "";
   row.ranks = 4;
   row.count = count;
   row.times_ns = std::move(times_ns);
@@ -64,19 +65,29 @@ TEST(RenderTable, HasTheShapeOfNcclTests) {
   peer.variant = "ring";
   peer.wrong = 3;
   EXPECT_EQ(RenderTable({Row("mlnet", 250000, {1'000'000}), peer}),
-            "#       size       count     type  redop backend   wire     time p50     time p99       algbw   "
+            "#       size       count     type  redop backend   wire   bound     time p50     time p99       "
+            "algbw   "
             "    busbw  #wrong  algorithm\n"
-            "#        (B)  (elements)                                        (us)         (us)      (MB/s)   "
+            "#        (B)  (elements)                                                (us)         (us)      "
+            "(MB/s)   "
             "   (MB/s)\n"
-            "     1000000      250000  float32    sum   mlnet  int32       1000.0       1000.0     1000.00   "
+            "     1000000      250000  float32    sum   mlnet  int32 element       1000.0       1000.0     "
+            "1000.00   "
             "  1500.00       0\n"
-            "     1000000      250000  float32    sum    gloo      -       2000.0       2000.0      500.00   "
+            "     1000000      250000  float32    sum    gloo      -       -       2000.0       2000.0      "
+            "500.00   "
             "   750.00       3  ring\n");
 }
 
-TEST(RenderComparison, ComparesWithTheFirstBackend) {
-  const std::string text = RenderComparison({Row("mlnet", 4, {1000}), Row("gloo", 4, {1300})});
-  EXPECT_EQ(text, "# 16 bytes: mlnet is 1.30 x as fast as gloo\n");
+TEST(RenderComparison, ComparesEveryWireTypeOfTheFirstBackend) {
+  PerfRow narrow = Row("mlnet", 4, {500});
+  narrow.wire = "int16";
+  const std::string text = RenderComparison({Row("mlnet", 4, {1000}), narrow, Row("gloo", 4, {1300})});
+  EXPECT_EQ(text,
+            "# 16 bytes: mlnet int32 is 1.30 x as fast as gloo\n"
+            "# 16 bytes: mlnet int16 is 2.60 x as fast as gloo\n");
+  EXPECT_EQ(RenderComparison({Row("gloo", 4, {1000}), Row("mpi", 4, {2000})}),
+            "# 16 bytes: gloo is 2.00 x as fast as mpi\n");
   EXPECT_EQ(RenderComparison({Row("mlnet", 4, {1000})}), "");
 }
 
@@ -85,7 +96,7 @@ TEST(RowsToJson, HasTheFieldsOfTheSchema) {
   own.summed_in_kernel = 9;
   const Json rows = RowsToJson({own, Row("mpi", 250000, {1'000'000})});
   for (const char* key :
-       {"backend", "wire", "ranks", "bytes", "count", "dtype", "op", "time_us_p50", "time_us_p99",
+       {"backend", "wire", "bound", "ranks", "bytes", "count", "dtype", "op", "time_us_p50", "time_us_p99",
         "algbw_MBps", "busbw_MBps", "wrong", "summed_in_kernel", "summed_in_user_space", "retransmits"}) {
     EXPECT_TRUE(rows[0].contains(key)) << key;
   }
@@ -96,6 +107,17 @@ TEST(RowsToJson, HasTheFieldsOfTheSchema) {
   EXPECT_EQ(rows[0]["summed_in_user_space"], 0);
   EXPECT_TRUE(rows[1]["summed_in_user_space"].is_null());
   EXPECT_TRUE(rows[1]["wire"].is_null());
+  EXPECT_TRUE(rows[1]["bound"].is_null());
+}
+
+TEST(RowsToJson, NamesTypeAndOperationAndCountsTheTypesBytes) {
+  PerfRow row = Row("mlnet", 1000, {1'000'000});
+  row.dtype = DataType::kBFloat16;
+  row.op = ReduceOp::kMax;
+  const Json rows = RowsToJson({row});
+  EXPECT_EQ(rows[0]["dtype"], "bfloat16");
+  EXPECT_EQ(rows[0]["op"], "max");
+  EXPECT_EQ(rows[0]["bytes"], 2000);
 }
 
 }  // namespace
