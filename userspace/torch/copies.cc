@@ -16,12 +16,22 @@ WorkPtr ProcessGroupMlnet::broadcast(Tensors& tensors, const c10d::BroadcastOpti
   if (opts.rootTensor < 0 || opts.rootTensor >= static_cast<int64_t>(tensors.size())) {
     throw std::runtime_error("mlnet: broadcast has no tensor number " + std::to_string(opts.rootTensor));
   }
-  const at::Tensor staged = Contiguous(tensors[static_cast<size_t>(opts.rootTensor)]);
+  const at::Tensor& source = tensors[static_cast<size_t>(opts.rootTensor)];
+  const at::Tensor staged = IsChunked(source) ? source : Contiguous(source);
   Pending pending{.label = Label("broadcast"), .op = c10d::OpType::BROADCAST, .inputs = tensors, .outputs = {tensors}};
-  pending.parts.push_back(
-      Comm().Broadcast(staged.data_ptr(), staged.nbytes(), static_cast<int>(opts.rootRank), Call(opts.timeout)));
+  const int root = static_cast<int>(opts.rootRank);
+  const CallOptions call = Call(opts.timeout);
+  if (IsChunked(source)) {
+    ChunkedCall chunked{.tensor = source, .copies_in = root == getRank(), .copies_out = root != getRank()};
+    chunked.issue = [root, call, size = source.element_size()](Communicator& comm, void* data, int64_t, int64_t count) {
+      return comm.Broadcast(data, static_cast<size_t>(count) * size, root, call);
+    };
+    pending.parts.push_back(Comm().Chunked(std::move(chunked)));
+  } else {
+    pending.parts.push_back(Comm().Broadcast(staged.data_ptr(), staged.nbytes(), root, call));
+  }
   pending.finish = [staged, tensors] {
-    for (const at::Tensor& tensor : tensors) CopyBack(staged.view(tensor.sizes()), tensor);
+    for (const at::Tensor& tensor : tensors) CopyBack(staged, tensor);
   };
   return Submit(std::move(pending));
 }
@@ -47,10 +57,7 @@ WorkPtr ProcessGroupMlnet::allgather(std::vector<Tensors>& outputs, Tensors& inp
   pending.parts.push_back(Comm().AllGather(in.data_ptr(), out.data_ptr(), in.nbytes(), Call(opts.timeout)));
   pending.finish = [in, out, outputs] {
     for (const Tensors& list : outputs) {
-      for (size_t i = 0; i < list.size(); ++i) {
-        at::Tensor target = list[i];
-        target.copy_(out.select(0, static_cast<int64_t>(i)).view(target.sizes()));
-      }
+      for (size_t i = 0; i < list.size(); ++i) CopyBack(out.select(0, static_cast<int64_t>(i)), list[i]);
     }
   };
   return Submit(std::move(pending));
@@ -89,8 +96,7 @@ WorkPtr ProcessGroupMlnet::allgather_coalesced(std::vector<Tensors>& outputs, Te
     pending.finish = [before = std::move(pending.finish), in, out, outputs, i] {
       if (before) before();
       for (size_t rank = 0; rank < outputs.size(); ++rank) {
-        at::Tensor target = outputs[rank][i];
-        target.copy_(out.select(0, static_cast<int64_t>(rank)).view(target.sizes()));
+        CopyBack(out.select(0, static_cast<int64_t>(rank)), outputs[rank][i]);
       }
     };
   }
@@ -114,10 +120,7 @@ WorkPtr ProcessGroupMlnet::gather(std::vector<Tensors>& outputs, Tensors& inputs
   pending.finish = [in, out, outputs] {
     const at::NoGradGuard no_grad;
     for (const Tensors& list : outputs) {
-      for (size_t i = 0; i < list.size(); ++i) {
-        at::Tensor target = list[i];
-        target.copy_(out.select(0, static_cast<int64_t>(i)).view(target.sizes()));
-      }
+      for (size_t i = 0; i < list.size(); ++i) CopyBack(out.select(0, static_cast<int64_t>(i)), list[i]);
     }
   };
   return Submit(std::move(pending));

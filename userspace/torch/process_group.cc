@@ -48,7 +48,7 @@ GroupStats ProcessGroupMlnet::Stats() const {
   return {membership_.job, sequence_, fallback_.Counts(), membership_.comm->Stats()};
 }
 
-Communicator& ProcessGroupMlnet::Comm() {
+CallQueue& ProcessGroupMlnet::Comm() {
   if (!membership_.comm) throw std::runtime_error("mlnet: the process group is closed");
   return *membership_.comm;
 }

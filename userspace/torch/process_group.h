@@ -74,7 +74,7 @@ class ProcessGroupMlnet final : public BackendBase {
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
 
  private:
-  Communicator& Comm();
+  CallQueue& Comm();
   std::string Label(const std::string& collective);
   WorkPtr Submit(Pending pending);
   void Reduce(Pending& pending, at::Tensor tensor, c10d::ReduceOp::RedOpType op, int divisor,

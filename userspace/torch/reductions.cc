@@ -25,12 +25,28 @@ void Divide(at::Tensor tensor, int divisor) {
 
 size_t Count(const at::Tensor& tensor) { return static_cast<size_t>(tensor.numel()); }
 
+ChunkedCall ChunkedReduction(const at::Tensor& tensor, Reduction reduction, RedOp op, int divisor,
+                             const CallOptions& call) {
+  ChunkedCall chunked{.tensor = tensor};
+  chunked.issue = [reduction, call](Communicator& comm, void* data, int64_t first, int64_t count) {
+    CallOptions part = call;
+    if (part.residual != nullptr) part.residual += first;
+    return comm.AllReduce(data, data, static_cast<size_t>(count), reduction.dtype, reduction.op, part);
+  };
+  if (op == c10d::ReduceOp::AVG) chunked.finish = [divisor](const at::Tensor& chunk) { Divide(chunk, divisor); };
+  return chunked;
+}
+
 }  // namespace
 
 // Adds the reduction of one tensor to `pending`.
 void ProcessGroupMlnet::Reduce(Pending& pending, at::Tensor tensor, RedOp op, int divisor, const CallOptions& call) {
+  const Reduction reduction = *ReductionOf(tensor.scalar_type(), op);
+  if (IsChunked(tensor)) {
+    pending.parts.push_back(Comm().Chunked(ChunkedReduction(tensor, reduction, op, divisor, call)));
+    return;
+  }
   const at::Tensor staged = Contiguous(tensor);
-  const Reduction reduction = *ReductionOf(staged.scalar_type(), op);
   void* data = staged.data_ptr();
   pending.parts.push_back(Comm().AllReduce(data, data, Count(staged), reduction.dtype, reduction.op, call));
   pending.finish = [before = std::move(pending.finish), staged, tensor, average = op == c10d::ReduceOp::AVG,
@@ -62,9 +78,9 @@ WorkPtr ProcessGroupMlnet::allreduce(Tensors& tensors, const c10d::AllreduceOpti
   const int contributions = getSize() * static_cast<int>(tensors.size());
   Reduce(pending, sum, op, contributions, Call(opts.timeout));
   if (tensors.size() > 1) {
-    pending.finish = [before = std::move(pending.finish), sum, tensors]() mutable {
-      before();
-      for (at::Tensor& tensor : tensors) tensor.copy_(sum.reshape(tensor.sizes()));
+    pending.finish = [before = std::move(pending.finish), sum, tensors] {
+      if (before) before();
+      for (const at::Tensor& tensor : tensors) CopyBack(sum, tensor);
     };
   }
   return Submit(std::move(pending));
@@ -94,7 +110,9 @@ WorkPtr ProcessGroupMlnet::AllReduceAs(const at::Tensor& tensor, WireType wire,
   const Tensors tensors{tensor};
   Pending pending{.label = Label("all_reduce"), .op = c10d::OpType::ALLREDUCE, .inputs = tensors, .outputs = {tensors}};
   Reduce(pending, tensor, c10d::ReduceOp::SUM, 1, call);
-  pending.finish = [before = std::move(pending.finish), rest] { before(); };  // keeps it alive
+  pending.finish = [before = std::move(pending.finish), rest] {  // keeps it alive
+    if (before) before();
+  };
   return Submit(std::move(pending));
 }
 

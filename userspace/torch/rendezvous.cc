@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <random>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -40,12 +41,14 @@ Membership JoinThroughStore(c10d::Store& store, int rank, int size, std::chrono:
   options.rank = rank;
   options.world_size = size;
   options.timeout = timeout;
+  const char* widens = std::getenv("MLNET_WIDEN");
+  options.widens_lanes = widens != nullptr && std::string_view(widens) == "1";
   auto comm = Communicator::Join(options);
   if (!comm) {
     throw std::runtime_error("mlnet: rank " + std::to_string(rank) + " of " + std::to_string(size) +
                              " cannot join job " + options.job + ": " + comm.error().ToString());
   }
-  return {options.job, std::move(*comm)};
+  return {options.job, std::make_unique<CallQueue>(std::move(*comm))};
 }
 
 }  // namespace mlnet::torch_backend

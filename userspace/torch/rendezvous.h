@@ -6,14 +6,14 @@
 #include <memory>
 #include <string>
 
-#include "mlnet/communicator.h"
+#include "device_queue.h"
 #include "torch_compat.h"
 
 namespace mlnet::torch_backend {
 
 struct Membership {
   std::string job;
-  std::unique_ptr<mlnet::Communicator> comm;
+  std::unique_ptr<CallQueue> comm;
 };
 
 /// Joins the job of this process group; throws std::runtime_error with libmlnet's message and hint.

@@ -5,6 +5,8 @@
 
 #include <stdexcept>
 
+#include "device_stream.h"
+
 namespace mlnet::torch_backend {
 
 void CheckTensor(const at::Tensor& tensor, const char* collective) {
@@ -64,8 +66,13 @@ at::Tensor Contiguous(const at::Tensor& tensor) {
 
 void CopyBack(const at::Tensor& staged, at::Tensor tensor) {
   const at::NoGradGuard no_grad;
-  const bool is_itself = tensor.device().is_cpu() && staged.data_ptr() == tensor.data_ptr() && tensor.is_contiguous();
-  if (!is_itself) tensor.copy_(staged.view(tensor.sizes()));
+  const bool is_cpu = tensor.device().is_cpu();
+  const bool is_itself = staged.is_same(tensor) ||
+                         (is_cpu && staged.data_ptr() == tensor.data_ptr() && tensor.is_contiguous());
+  if (is_itself) return;
+  tensor.copy_(staged.reshape(tensor.sizes()));
+  // A copy that ends on the device (into a view, or from another tensor there) is only queued.
+  if (!is_cpu) Synchronize(tensor.device());
 }
 
 }  // namespace mlnet::torch_backend

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A contiguous buffer for a caller's tensor: the tensor itself where it is one, else a copy.
+// A contiguous buffer for a caller's tensor: the tensor itself where it is one, else a copy. Tensors of other devices are
+// copied whole, blocking; device_work.h is for the large ones.
 #pragma once
 
 #include <chrono>
@@ -26,7 +27,7 @@ std::string DtypeName(const at::Tensor& tensor);
 /// (conjugated, negated) are copied too.
 at::Tensor Contiguous(const at::Tensor& tensor);
 
-/// Writes `staged` back into `tensor` if it is a copy.
+/// Writes `staged` back into `tensor` if it is a copy; when it returns, any stream may read the tensor.
 void CopyBack(const at::Tensor& staged, at::Tensor tensor);
 
 }  // namespace mlnet::torch_backend

@@ -30,7 +30,7 @@ def parse_arguments():
     words = lambda text: text.split(",")
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path(os.environ.get("MLNET_BUILD", "build")))
     parser.add_argument("--out", type=pathlib.Path, help="folder of the results (default BUILD/training)")
-    parser.add_argument("--short", action="store_true", help="one seed, few steps: does everything train at all?")
+    parser.add_argument("--short", action="store_true", help="one seed, few steps: does everything train at all? Ignored with MLNET_LONG=1")
     parser.add_argument("--tasks", type=words, default=TASKS)
     parser.add_argument("--variants", type=words, default=list(VARIANTS))
     parser.add_argument("--num-seeds", type=int, default=10)
@@ -41,6 +41,7 @@ def parse_arguments():
     parser.add_argument("--agg-rate", default="2gbit")
     parser.add_argument("--loss", type=float, default=0.0)
     args = parser.parse_args()
+    args.short = args.short and os.environ.get("MLNET_LONG") != "1"
     if args.short:
         for name, value in SHORT.items():
             setattr(args, name, value)
