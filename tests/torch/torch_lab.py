@@ -16,9 +16,9 @@ SESSION_TIMEOUT_S = 120
 
 
 class Lab:
-    def __init__(self, workers):
+    def __init__(self, workers, rate="1gbit", aggregator_rate="4gbit"):
         self.name = f"torch_{os.getpid()}"
-        self.run("up", "--workers", str(workers), "--aggregators", "1", "--rate", "1gbit", "--agg-rate", "4gbit")
+        self.run("up", "--workers", str(workers), "--aggregators", "1", "--rate", rate, "--agg-rate", aggregator_rate)
         hosts = json.loads(self.run("status"))["hosts"]
         self.workers = [host for host in hosts if host["role"] == "worker"]
         self.sessions = 0
@@ -33,7 +33,7 @@ class Lab:
     def down(self):
         self.run("down")
 
-    def session(self, program, environment, size):
+    def session(self, program, environment, size, timeout_s=SESSION_TIMEOUT_S):
         """Runs PROGRAM.py once on each of the first `size` workers; returns [{"returncode", "result", "stderr"}] in rank order."""
         self.sessions += 1
         ranks = []
@@ -49,12 +49,12 @@ class Lab:
                 out = open(pathlib.Path(folder) / f"{rank}.out", "w+")
                 err = open(pathlib.Path(folder) / f"{rank}.err", "w+")
                 ranks.append((subprocess.Popen(command, stdout=out, stderr=err), out, err))
-            deadline = time.monotonic() + SESSION_TIMEOUT_S
+            deadline = time.monotonic() + timeout_s
             try:
                 for process, _, _ in ranks:
                     process.wait(max(0.1, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                print(f"{program}: not done after {SESSION_TIMEOUT_S} s", file=sys.stderr)
+                print(f"{program}: not done after {timeout_s} s", file=sys.stderr)
             return [self._collect(*rank) for rank in ranks]
 
     @staticmethod

@@ -3,12 +3,15 @@
 
 Each session runs a rank program on all hosts once; every check of that program becomes one test here.
 """
+import json
 import re
 import unittest
 
-from torch_lab import HERE, Lab
+from float_errors import HEADER, row
+from torch_lab import BUILD, HERE, SESSION_TIMEOUT_S, Lab
 
 WORKERS = 4
+RANKS_MAX = 64  # one bit each in the bitmap of arrivals
 lab = None
 
 
@@ -31,10 +34,11 @@ class Session(unittest.TestCase):
     environment = {}
     size = WORKERS
     dies = ()  # ranks that do not come back
+    timeout_s = SESSION_TIMEOUT_S
 
     @classmethod
     def setUpClass(cls):
-        cls.ranks = lab.session(cls.program, cls.environment, cls.size)
+        cls.ranks = lab.session(cls.program, cls.environment, cls.size, cls.timeout_s)
 
     def living(self):
         return [(rank, data) for rank, data in enumerate(self.ranks) if rank not in self.dies]
@@ -96,9 +100,67 @@ class NoDaemon(Session):
     environment = {"MLNET_SOCKET": "/nonexistent/mlnetd.sock"}
 
 
+@with_checks
+class RealGradients(Session):
+    program = "ranks_gradients"
+    environment = {"GLOO_SOCKET_IFNAME": "eth0"}
+
+    def test_the_numbers_are_reported_and_equal_on_all_ranks(self):
+        facts = self.ranks[0]["result"]["facts"]
+        print(f"\nseed {facts['seed']}, {facts['wide_blocks']} wide blocks. Errors against the exact sum. "
+              f"worse, better: elements\nwhose own error is above or below the ring's. The last three: small elements.")
+        print(HEADER)
+        for bucket, sums, *_ in facts["samples"] + facts["pair_samples"]:
+            for by, found in sums.items():
+                print(row(bucket, by, found), flush=True)
+        for rank, data in self.living():
+            self.assertEqual(data["result"]["facts"]["samples"], facts["samples"], f"rank {rank}")
+
+
+@with_checks
+class TooManyRanks(Session):
+    program = "ranks_too_many"
+    size = 1
+
+
+class SixtyFourRanks(unittest.TestCase):
+    """Processes of libmlnet without torch, of which 64 would not fit into a small machine."""
+
+    def test_T25_sixty_four_ranks_join_and_every_element_is_right(self):
+        sizes = [1, 353, 30_000]  # one element, one more than a packet, many packets
+        for dtype in ("int32", "float32"):
+            report = json.loads(lab.run(
+                "perf", "--ranks-per-host", str(RANKS_MAX // WORKERS), "--counts", ",".join(map(str, sizes)),
+                "--iters", "2", "--warmup", "0", "--check", "--dtype", dtype, "--timeout", "60"))
+            self.assertEqual([line["count"] for line in report["rows"]], sizes)
+            for line in report["rows"]:
+                self.assertEqual((line["ranks"], line["wrong"]), (RANKS_MAX, 0), line)
+                self.assertGreater(line["checked"], 0, line)
+
+    def test_T25_the_limit_is_documented_where_torch_users_read(self):
+        readme = (HERE.parents[1] / "userspace" / "torch" / "README.md").read_text(encoding="utf-8")
+        self.assertIn(f"1 to {RANKS_MAX} ranks per group", readme)
+
+
+class OtherDevice(Session):
+    """Tensors of a device that is made for tests, see device/memory.h."""
+    environment = {"MLNET_JOB": "device", "PYTHONPATH": f"{BUILD}/python:{BUILD}/tests/torch/device:{HERE}"}
+
+
+@with_checks
+class DeviceTensors(OtherDevice):
+    program = "device/ranks_device"
+
+
+@with_checks
+class DeviceChunks(OtherDevice):
+    program = "device/ranks_chunks"
+
+
 def load_tests(loader, _tests, _pattern):
     return unittest.TestSuite(loader.loadTestsFromTestCase(cls) for cls in
-                              (Collectives, UserReports, Ddp, KilledRank, NoDaemon))
+                              (Collectives, UserReports, Ddp, RealGradients, TooManyRanks, SixtyFourRanks,
+                               DeviceTensors, DeviceChunks, KilledRank, NoDaemon))
 
 
 if __name__ == "__main__":
