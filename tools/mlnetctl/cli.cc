@@ -39,6 +39,7 @@ void AddCommands(CLI::App& app, Context& context) {
   AddStatus(app, context);
   AddIface(app, context);
   AddJob(app, context);
+  AddPlan(app, context);
   AddStats(app, context);
   AddProbe(app, context);
   AddVersion(app, context);

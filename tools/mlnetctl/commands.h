@@ -10,6 +10,7 @@ namespace mlnet::ctl {
 
 void AddIface(CLI::App& app, Context& context);
 void AddJob(CLI::App& app, Context& context);
+void AddPlan(CLI::App& app, Context& context);
 void AddStatus(CLI::App& app, Context& context);
 void AddStats(CLI::App& app, Context& context);
 void AddProbe(CLI::App& app, Context& context);

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// mlnetctl plan: what the planner makes of a lab topology file. Asks no daemon.
+// The file is that of mlnet-lab (tools/mlnet-lab/topology.example.yaml) with two more keys:
+//   core: {oversubscription: 4}                         each rack's link is a quarter of its hosts' links together
+//   racks: [{name: r1, rate: 1gbit}, {name: r2, up: 1gbit, down: 2gbit}]     rates that differ from that
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <memory>
+#include <optional>
+#include <set>
+
+#include "mlnet-lab/perf_sizes.h"
+#include "mlnet-lab/units.h"
+#include "mlnetctl/commands.h"
+#include "plan/planner.h"
+#include "plan/render.h"
+#include "plan/site.h"
+
+namespace mlnet::ctl {
+namespace {
+
+struct PlanArgs {
+  std::string topology, bytes = "64M", wire = "int32", shape;
+  int ranks_per_host = 1;
+  int degree = 4;
+  bool is_unicast = false, is_dot = false;
+};
+
+struct TopologyFile {
+  plan::Cluster cluster;
+  std::vector<std::string> worker_hosts;
+  int mtu = 1500;
+};
+
+Result<void> CheckKeys(const YAML::Node& node, const std::string& where, const std::set<std::string>& known) {
+  if (!node.IsMap()) return Err(ErrorCode::kInvalidArgument, fmt::format("{} must be a mapping", where));
+  for (const auto& item : node) {
+    const auto key = item.first.as<std::string>();
+    if (known.contains(key)) continue;
+    return Err(ErrorCode::kInvalidArgument, fmt::format("{}: unknown key '{}'", where, key),
+               fmt::format("known keys: {}", fmt::join(known, ", ")));
+  }
+  return {};
+}
+
+Result<void> ReadRate(const YAML::Node& node, const char* key, const std::string& where, double& into) {
+  if (!node || !node[key]) return {};
+  const auto rate = lab::ParseRate(node[key].as<std::string>());
+  if (!rate) {
+    return Err(rate.error().code, fmt::format("{}.{}: {}", where, key, rate.error().message), rate.error().hint);
+  }
+  into = static_cast<double>(*rate);
+  return {};
+}
+
+Result<void> ReadHost(const YAML::Node& node, const YAML::Node& defaults, const std::string& where,
+                      TopologyFile& file) {
+  if (auto ok = CheckKeys(node, where, {"name", "role", "rate", "rack", "faults"}); !ok) return ok;
+  if (!node["name"]) return Err(ErrorCode::kInvalidArgument, where + ": name is missing");
+  plan::Host host;
+  host.name = node["name"].as<std::string>();
+  host.rack = node["rack"].as<std::string>("");
+  double rate = 0;
+  if (auto ok = ReadRate(defaults, "rate", "defaults", rate); !ok) return ok;
+  if (auto ok = ReadRate(node, "rate", where, rate); !ok) return ok;
+  host.up_bps = host.down_bps = rate;
+  const auto role = node["role"].as<std::string>("worker");
+  if (role != "worker" && role != "aggregator") {
+    return Err(ErrorCode::kInvalidArgument, fmt::format("{}.role: '{}' is not a role", where, role),
+               "roles are worker and aggregator");
+  }
+  if (role == "worker") file.worker_hosts.push_back(host.name);
+  file.cluster.hosts.push_back(std::move(host));
+  return {};
+}
+
+Result<void> ReadRack(const YAML::Node& node, const std::string& where, TopologyFile& file) {
+  if (auto ok = CheckKeys(node, where, {"name", "rate", "up", "down"}); !ok) return ok;
+  if (!node["name"]) return Err(ErrorCode::kInvalidArgument, where + ": name is missing");
+  plan::Rack rack;
+  rack.name = node["name"].as<std::string>();
+  if (auto ok = ReadRate(node, "rate", where, rack.up_bps); !ok) return ok;
+  rack.down_bps = rack.up_bps;
+  if (auto ok = ReadRate(node, "up", where, rack.up_bps); !ok) return ok;
+  if (auto ok = ReadRate(node, "down", where, rack.down_bps); !ok) return ok;
+  file.cluster.racks.push_back(std::move(rack));
+  return {};
+}
+
+Result<TopologyFile> ReadTopology(const YAML::Node& root) {
+  TopologyFile file;
+  if (auto ok = CheckKeys(root, "topology",
+                          {"version", "name", "mtu", "seed", "switch", "defaults", "hosts", "racks", "core"});
+      !ok) {
+    return tl::make_unexpected(ok.error());
+  }
+  if (root["version"].as<int>(1) != 1) return Err(ErrorCode::kInvalidArgument, "topology.version must be 1");
+  file.mtu = root["mtu"].as<int>(1500);
+  if (!root["hosts"] || !root["hosts"].IsSequence())
+    return Err(ErrorCode::kInvalidArgument, "topology.hosts must be a list of hosts");
+  for (size_t i = 0; i < root["hosts"].size(); ++i) {
+    auto ok = ReadHost(root["hosts"][i], root["defaults"], fmt::format("hosts[{}]", i), file);
+    if (!ok) return tl::make_unexpected(ok.error());
+  }
+  const YAML::Node racks = root["racks"];
+  if (racks && !racks.IsSequence())
+    return Err(ErrorCode::kInvalidArgument, "topology.racks must be a list of racks");
+  for (size_t i = 0; racks && i < racks.size(); ++i) {
+    if (auto ok = ReadRack(racks[i], fmt::format("racks[{}]", i), file); !ok)
+      return tl::make_unexpected(ok.error());
+  }
+  if (root["core"]) {
+    if (auto ok = CheckKeys(root["core"], "core", {"oversubscription"}); !ok) return tl::make_unexpected(ok.error());
+    file.cluster.oversubscription = root["core"]["oversubscription"].as<double>(0);
+  }
+  return file;
+}
+
+Result<TopologyFile> LoadTopology(const std::string& path) {
+  // yaml-cpp reports by exceptions; they end here.
+  try {
+    auto file = ReadTopology(YAML::LoadFile(path));
+    if (file) return file;
+    return Err(file.error().code, fmt::format("{}: {}", path, file.error().message), file.error().hint);
+  } catch (const YAML::BadFile&) {
+    return Err(ErrorCode::kInvalidArgument, fmt::format("cannot read topology file {}", path));
+  } catch (const YAML::Exception& e) {
+    return Err(ErrorCode::kInvalidArgument, fmt::format("{}: {}", path, e.what()));
+  }
+}
+
+Result<plan::Job> JobOf(const PlanArgs& args, const TopologyFile& file) {
+  const auto sizes = lab::ParseSizes(args.bytes);
+  if (!sizes || sizes->size() != 1)
+    return Err(ErrorCode::kInvalidArgument, fmt::format("--bytes: '{}' is no size", args.bytes), "write 64M");
+  plan::Job job;
+  job.bytes = sizes->front();
+  job.host_of_rank = plan::PlaceInOrder(file.worker_hosts, static_cast<size_t>(args.ranks_per_host));
+  job.lane_bits = args.wire == "int8" ? 8 : args.wire == "int16" ? 16 : 32;
+  job.multicast = !args.is_unicast;
+  return job;
+}
+
+int ShowPlan(Context& context, const PlanArgs& args) {
+  const auto file = LoadTopology(args.topology);
+  if (!file) return context.Fail(file.error());
+  const auto job = JobOf(args, *file);
+  if (!job) return context.Fail(job.error());
+  plan::Settings settings;
+  settings.degree = static_cast<size_t>(args.degree);
+  plan::FitToMtu(settings, file->mtu);
+  const auto made = plan::MakePlan(file->cluster, *job, settings, plan::ShapeFromName(args.shape));
+  if (!made) return context.Fail(made.error());
+  if (args.is_dot) {
+    context.out() << plan::RenderDot(*made, file->cluster, *job);
+  } else if (context.options.json) {
+    context.PrintJson(plan::RenderJson(*made, file->cluster, *job));
+  } else {
+    context.out() << plan::RenderText(*made);
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddPlan(CLI::App& app, Context& context) {
+  auto args = std::make_shared<PlanArgs>();
+  CLI::App* command = app.add_subcommand("plan", "predict what trees a job would get on a cluster, and why");
+  command->add_option("--topology", args->topology, "topology file of mlnet-lab; may name racks and core")->required();
+  command->add_option("--bytes", args->bytes, "size of the float32 tensor: 64M, 4096")->capture_default_str();
+  command->add_option("--wire", args->wire, "int32, int16 or int8")
+      ->check(CLI::IsMember({"int32", "int16", "int8"}))
+      ->capture_default_str();
+  command->add_option("--ranks-per-host", args->ranks_per_host, "ranks on each worker host")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  command->add_option("--shape", args->shape, "take this shape instead of the fastest")
+      ->check(CLI::IsMember(plan::ShapeNames()));
+  command->add_option("--degree", args->degree, "children per node of shape degree")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  command->add_flag("--unicast", args->is_unicast, "the network carries no multicast");
+  command->add_flag("--dot", args->is_dot, "print the chosen trees for Graphviz");
+  command->callback([&context, args] { context.action = [&context, args] { return ShowPlan(context, *args); }; });
+}
+
+}  // namespace mlnet::ctl
