@@ -140,9 +140,9 @@ Fd DaemonLab::AttachPass(const std::string& host) const {
 
 void DaemonLab::Start(const std::string& host, const std::string& more_config) {
   std::ofstream(ConfigFile(host)) << fmt::format(
-      "[daemon]\nhost = \"{0}\"\ninstance = \"{1}{0}\"\nsocket = \"{2}\"\n[store]\npath = \"{3}\"\n"
+      "[daemon]\nhost = \"{0}\"\ninstance = \"{1}{0}\"\nsocket = \"{2}\"\n[store]\n{3}\n"
       "[[iface]]\nname = \"eth0\"\naggregator = {4}\n{5}\n",
-      host, prefix_, Socket(host), folder_ / "store.db", host.starts_with('a'), more_config);
+      host, prefix_, Socket(host), store_, host.starts_with('a'), more_config);
   const pid_t pid = ::fork();
   ASSERT_GE(pid, 0);
   if (pid == 0) {
@@ -198,7 +198,7 @@ std::vector<Joined> DaemonLab::Join(const std::string& job, const std::vector<Jo
       const auto begin = steady_clock::now();
       auto reply = joined[i].client->CallWithFds("join", {{"job", job}, {"rank", args.rank}, {"world_size", args.world_size},
                                                           {"timeout_ms", args.timeout_ms}, {"pid", ::getpid()}},
-                                                 std::chrono::seconds(20));
+                                                 milliseconds(args.timeout_ms) + std::chrono::seconds(15));
       joined[i].took_ms = static_cast<uint64_t>(std::chrono::duration_cast<milliseconds>(steady_clock::now() - begin).count());
       joined[i].ok = reply.has_value();
       if (reply) joined[i].reply = std::move(*reply);

@@ -57,6 +57,8 @@ class DaemonLab {
   explicit DaemonLab(std::vector<std::string> hosts);
   ~DaemonLab();
 
+  /// What daemons that are started from now on have in [store]; a file in the lab's folder where it is not called.
+  void UseStore(const std::string& toml) { store_ = toml; }
   void Start(const std::string& host, const std::string& more_config = "");
   void StartAll();
   void Signal(const std::string& host, int signal);  // and waits for its end
@@ -68,6 +70,7 @@ class DaemonLab {
   std::string Log(const std::string& host) const;
   std::string PinPath(const std::string& host) const;
   std::string Address(const std::string& host) const;
+  std::string Path(const std::string& name) const { return folder_ / name; }
   /// Runs `body` on a thread inside a host's network namespace.
   void In(const std::string& host, const std::function<void()>& body) const;
   /// An XDP program that passes everything, on eth0 of a host; detached when the descriptor closes.
@@ -89,6 +92,7 @@ class DaemonLab {
  private:
   TempFolder folder_;
   std::string prefix_;
+  std::string store_ = "path = \"" + (folder_ / "store.db") + "\"";
   std::vector<std::string> hosts_;
   std::vector<Fd> pass_links_;  // of the switch's ports
   std::map<std::string, pid_t> daemons_;

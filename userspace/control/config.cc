@@ -41,6 +41,56 @@ void ReadDaemon(TableReader& in, Config& out) {
   in.RejectUnknown();
 }
 
+// "http://a:2379,http://b:2379"
+bool ParseEndpoints(std::string_view text, std::vector<std::string>& out) {
+  for (;;) {
+    const size_t comma = text.find(',');
+    std::string one(text.substr(0, comma));
+    while (one.ends_with('/')) one.pop_back();
+    const size_t scheme = one.starts_with("http://") ? 7 : one.starts_with("https://") ? 8 : one.size();
+    if (one.size() <= scheme || one.find_first_of(" /?#@", scheme) != std::string::npos) return false;
+    out.push_back(std::move(one));
+    if (comma == std::string_view::npos) return true;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+void ReadUrl(TableReader& in, Config& out) {
+  std::string url;
+  in.String("url", url);
+  constexpr std::string_view kFile = "sqlite:", kEtcd = "etcd:";
+  if (url.empty()) return;
+  if (out.store != Config{}.store) in.Fail("url", "and store.path name two stores, give one");
+  if (url.starts_with(kFile) && url.size() > kFile.size()) {
+    out.store = url.substr(kFile.size());
+  } else if (url.starts_with(kEtcd) && ParseEndpoints(std::string_view(url).substr(kEtcd.size()), out.etcd.endpoints)) {
+    out.store = url;
+  } else {
+    in.Fail("url", "is '" + url + "', must be sqlite:/PATH or etcd:http://HOST:2379,http://HOST:2379");
+  }
+}
+
+void ReadStore(TableReader& in, Config& out) {
+  EtcdConfig& etcd = out.etcd;
+  in.String("path", out.store);
+  ReadUrl(in, out);
+  in.String("prefix", etcd.prefix);
+  if (!IsName(etcd.prefix)) in.Fail("prefix", "must be 1 to 63 of A-Z a-z 0-9 . _ -");
+  in.String("ca", etcd.ca);
+  in.String("cert", etcd.cert);
+  in.String("key", etcd.key);
+  if (etcd.cert.empty() != etcd.key.empty()) in.Fail(etcd.key.empty() ? "cert" : "key", "needs the other of store.cert and store.key");
+  const bool is_tls = std::all_of(etcd.endpoints.begin(), etcd.endpoints.end(), [](const auto& e) { return e.starts_with("https:"); });
+  if (!etcd.ca.empty() && !is_tls) in.Fail("ca", "is of use with https:// only, but store.url has an http:// address");
+  in.String("user", etcd.user);
+  in.String("password_file", etcd.password_file);
+  if (etcd.user.empty() != etcd.password_file.empty()) {
+    in.Fail(etcd.user.empty() ? "password_file" : "user", "needs the other of store.user and store.password_file");
+  }
+  in.Number("compact_s", 0, 86'400, etcd.compact_s);
+  in.RejectUnknown();
+}
+
 bool ParsePrefix(const std::string& text, uint32_t& base, int& bits) {
   const size_t slash = text.find('/');
   if (slash == std::string::npos) return false;
@@ -137,8 +187,7 @@ Result<Config> ParseConfig(std::string_view text, const std::string& source, con
   TableReader daemon(file.Table("daemon"), "daemon", source, &error);
   ReadDaemon(daemon, config);
   TableReader store(file.Table("store"), "store", source, &error);
-  store.String("path", config.store);
-  store.RejectUnknown();
+  ReadStore(store, config);
   TableReader datapath(file.Table("datapath"), "datapath", source, &error);
   ReadDatapath(datapath, config);
   for (const toml::table* table : file.Tables("iface")) {

@@ -23,13 +23,23 @@ struct IfaceConfig {
   bool detach_on_stop = true;
 };
 
+/// The cluster store: etcd's addresses, and how to get in.
+struct EtcdConfig {
+  std::vector<std::string> endpoints;  // "http://10.0.0.1:2379"; empty: the store is a file
+  std::string prefix = "mlnet";        // of all keys
+  std::string ca, cert, key;           // PEM files; without ca: what the system trusts
+  std::string user, password_file;
+  uint32_t compact_s = 300;            // history older than this is dropped; 0: leave that to etcd
+};
+
 struct Config {
   std::string host;      // default: the host name
   std::string instance;  // default: host
   std::string socket = "/run/mlnet/mlnetd.sock";
   mode_t socket_mode = 0660;
   std::string log_level = "info";
-  std::string store = "/var/lib/mlnet/store.db";
+  std::string store = "/var/lib/mlnet/store.db";  // file, or etcd.endpoints as they are spelt in the file
+  EtcdConfig etcd;
   uint16_t port = 0;  // default: MLNET_UDP_PORT
   std::string pin_root = "/sys/fs/bpf/mlnet";
   uint32_t slots = 0;  // default: MLNET_SLOTS_MAX

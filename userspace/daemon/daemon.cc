@@ -49,7 +49,7 @@ uint64_t NowMs() {
   return static_cast<uint64_t>(duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count());
 }
 
-Daemon::Daemon(control::Config config, Store store, datapath::PinFolder pins, datapath::Program program)
+Daemon::Daemon(control::Config config, std::unique_ptr<Store> store, datapath::PinFolder pins, datapath::Program program)
     : config_(std::move(config)),
       store_(std::move(store)),
       pins_(std::move(pins)),
@@ -66,7 +66,7 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(const control::Config& config) {
   auto program = datapath::Program::Load({config.port, config.slots});
   if (!program) return tl::make_unexpected(program.error());
   if (auto ok = program->Pin(pins->path()); !ok) return tl::make_unexpected(ok.error());
-  auto store = Store::Open(config.store);
+  auto store = OpenStore(config);
   if (!store) return tl::make_unexpected(store.error());
   std::unique_ptr<Daemon> daemon(new Daemon(config, std::move(*store), std::move(*pins), std::move(*program)));
   if (auto ok = daemon->Open(); !ok) return tl::make_unexpected(ok.error());
@@ -91,7 +91,9 @@ Result<void> Daemon::Open() {
   auto server = rpc::Server::Listen(config_.socket, config_.socket_mode);
   if (!server) return tl::make_unexpected(server.error());
   server_.emplace(std::move(*server));
-  for (const int fd : {server_->poll_fd(), events_->poll_fd(), signals_.get()}) {
+  std::vector<int> fds = {server_->poll_fd(), events_->poll_fd(), signals_.get()};
+  if (store_->wake_fd() >= 0) fds.push_back(store_->wake_fd());
+  for (const int fd : fds) {
     if (auto ok = Watch(epoll_.get(), fd); !ok) return ok;
   }
   return {};
@@ -99,10 +101,10 @@ Result<void> Daemon::Open() {
 
 // Connections and maps of an earlier daemon on this host are gone; the jobs that stood on them end by name.
 Result<void> Daemon::DropOldMemberships() {
-  auto snapshot = store_.Load();
+  auto snapshot = store_->Load();
   if (!snapshot) return tl::make_unexpected(snapshot.error());
   for (const control::JobView& old : snapshot->jobs) {
-    auto done = store_.UpdateJob(old.job.name, [&](std::optional<control::JobView>& view) -> Result<void> {
+    auto done = store_->UpdateJob(old.job.name, [&](std::optional<control::JobView>& view) -> Result<void> {
       if (!view) return {};
       if (IsActive(view->job) && Involves(view->job.plan, config_.host)) {
         Fail(*view, Error{ErrorCode::kUnavailable, "mlnetd on host " + config_.host + " was restarted", "start the job again"}, {},
@@ -121,7 +123,7 @@ Result<void> Daemon::DropOldMemberships() {
 
 int Daemon::WaitMs() const {
   const bool is_pending = std::any_of(sessions_.begin(), sessions_.end(), [](const auto& s) { return s.second.request_id != 0; });
-  if (is_pending) return kPendingMs;
+  if (is_pending || !waiting_.empty()) return kPendingMs;
   int wait = jobs_.empty() ? kIdleMs : kActiveMs;
   for (const control::JobView& view : snapshot_.jobs) {
     const bool is_opening = view.job.state == control::kPreparing || (view.job.state == control::kJoining && !view.members.empty());
@@ -169,6 +171,7 @@ void Daemon::Stop() {
   for (const control::JobView& view : snapshot_.jobs) {
     if (IsActive(view.job) && Involves(view.job.plan, config_.host)) FailJob(view, stopping, {});
   }
+  for (const auto& [peer, join] : waiting_) server_->ReplyError(peer, join.request_id, stopping);
   Refresh();
   ServeSessions();
   while (!sessions_.empty()) EndSession(sessions_.begin()->first, /*orderly=*/true);
@@ -177,7 +180,7 @@ void Daemon::Stop() {
   control::HostRecord gone = published_;
   gone.running = false;
   for (control::IfaceRecord& iface : gone.ifaces) iface.attached = false;
-  if (auto ok = store_.SaveHost(gone); !ok) spdlog::warn("{}", ok.error().ToString());
+  if (auto ok = store_->SaveHost(gone); !ok) spdlog::warn("{}", ok.error().ToString());
   pins_.Remove(ifaces_.KeepsLinks());
 }
 

@@ -4,9 +4,11 @@
 //   reconcile.cc         one pass: store -> maps, and the decisions of jobs
 //   rank_methods.cc      join, report, describe, abort, leave; a connection is a membership
 //   operator_methods.cc  what mlnetctl asks
+//   store_outage.cc      what goes on while the store does not answer
 // DESIGN.md beside this file has the loop, the states and the store's schema.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -40,6 +42,23 @@ struct RankSession {
   Fd process;                // pidfd: a forked child may keep the connection open
 };
 
+/// A join that the store has not taken yet.
+struct WaitingJoin {
+  uint64_t request_id = 0;
+  std::string job;
+  control::JoinRequest request;
+  uint64_t began_ms = 0;
+  uint64_t deadline_ms = 0;
+  int num_tries = 0;
+};
+
+/// What happened here to a job, and is not in the store yet.
+struct News {
+  std::string job;
+  uint64_t incarnation = 0;
+  std::function<void(control::JobView&)> change;  // may be made twice
+};
+
 class Daemon : private rpc::ServerHandler {
  public:
   static Result<std::unique_ptr<Daemon>> Start(const control::Config& config);
@@ -49,7 +68,7 @@ class Daemon : private rpc::ServerHandler {
   Result<void> Run();
 
  private:
-  Daemon(control::Config config, Store store, datapath::PinFolder pins, datapath::Program program);
+  Daemon(control::Config config, std::unique_ptr<Store> store, datapath::PinFolder pins, datapath::Program program);
   Result<void> Open();
   Result<void> DropOldMemberships();
   int WaitMs() const;
@@ -84,7 +103,20 @@ class Daemon : private rpc::ServerHandler {
   void OnDescribe(const RankSession& session, const rpc::Request& request);
   void OnAbort(const RankSession& session, const rpc::Request& request);
   void EndSession(rpc::PeerId peer, bool orderly);
+  Fd WatchProcess(pid_t pid) const;
   void AnswerJoin(rpc::PeerId peer, RankSession& session, const control::JobView& view);
+
+  // store_outage.cc
+  void WarnOfStore(const std::string& what, const Error& error);
+  /// A change that must not be lost: made now, or when the store answers again.
+  void Tell(const std::string& job, uint64_t incarnation, std::function<void(control::JobView&)> change);
+  void TellNews();
+  Result<bool> TryJoin(rpc::PeerId peer, const WaitingJoin& join);
+  void ServeWaitingJoins();
+  void DropGhosts();
+  Error StoreTimeout(const std::string& job, int rank, uint64_t began_ms) const;
+  const RankSession* FindSession(const std::string& job, uint64_t incarnation, int rank) const;
+  static bool IsMember(const control::JobView& view, const control::JoinRequest& request);
 
   // operator_methods.cc
   Result<control::Json> OperatorMethod(const rpc::Request& request);
@@ -101,7 +133,7 @@ class Daemon : private rpc::ServerHandler {
   Result<void> UpdateKnownJob(const std::string& name, const std::function<Result<void>(control::JobView&)>& change);
 
   control::Config config_;
-  Store store_;
+  std::unique_ptr<Store> store_;
   datapath::PinFolder pins_;
   datapath::Program program_;
   Ifaces ifaces_;
@@ -109,10 +141,14 @@ class Daemon : private rpc::ServerHandler {
   std::optional<rpc::Server> server_;  // from when the host is in the store: who can connect can join
   std::optional<datapath::EventReader> events_;
   std::map<rpc::PeerId, RankSession> sessions_;
+  std::map<rpc::PeerId, WaitingJoin> waiting_;  // for the store
+  std::deque<News> news_;
   std::map<std::string, FanProbe> probes_;  // of jobs that are prepared and summed here
   std::map<std::string, control::JobSpec> policies_;  // as last told to local ranks
   Snapshot snapshot_;  // what is not over, and what local ranks joined
   std::string store_problem_;  // why it could not be read, as last logged
+  std::string store_warning_;  // of what could not be written, as last logged
+  uint64_t next_store_warning_ms_ = 0;
   control::HostRecord published_;
   bool is_published_ = false;
   Fd epoll_;

@@ -66,7 +66,7 @@ Result<Json> Daemon::OperatorMethod(const rpc::Request& request) {
       {"job.set", &Daemon::JobSet},           {"job.show", &Daemon::JobShow},         {"job.delete", &Daemon::JobDelete},
       {"stats", &Daemon::Stats}};
   // What is asked for may have been decided elsewhere a moment ago.
-  if (auto fresh = store_.Load()) snapshot_ = std::move(*fresh);
+  if (auto fresh = store_->Load()) snapshot_ = std::move(*fresh);
   if (request.method == "version") return Version(config_);
   if (request.method == "status") return Status();
   if (request.method == "iface.list") return Json{{"schema", "mlnet.iface.list/1"}, {"ifaces", ifaces_.List()}};
@@ -80,7 +80,10 @@ Result<Json> Daemon::OperatorMethod(const rpc::Request& request) {
 }
 
 Result<Json> Daemon::Status() {
-  const Json problems = ifaces_.Problems();
+  Json problems = ifaces_.Problems();
+  if (const std::string outage = store_->Outage(); !outage.empty()) {
+    problems.push_back({{"message", kNoAnswer + outage}, {"hint", "jobs that run go on, new ones wait; see etcd there"}});
+  }
   return Json{{"schema", "mlnet.status/1"},
               {"state", problems.empty() ? "ok" : "degraded"},
               {"problems", problems},
@@ -150,7 +153,7 @@ Result<Json> Daemon::JobCreate(const Json& params) {
   }
   control::JobSpec spec = config_.job;
   if (auto ok = ReadSpec(params, spec); !ok) return tl::make_unexpected(ok.error());
-  auto created = store_.UpdateJob(*name, [&](std::optional<JobView>& view) -> Result<void> {
+  auto created = store_->UpdateJob(*name, [&](std::optional<JobView>& view) -> Result<void> {
     if (view && !HasEnded(view->job)) {
       return Err(ErrorCode::kConflict, "job '" + *name + "' exists and is " + view->job.state, "mlnetctl job delete " + *name);
     }
@@ -172,7 +175,7 @@ Result<Json> Daemon::JobCreate(const Json& params) {
 }
 
 Result<void> Daemon::UpdateKnownJob(const std::string& name, const std::function<Result<void>(JobView&)>& change) {
-  return store_.UpdateJob(name, [&](std::optional<JobView>& view) -> Result<void> {
+  return store_->UpdateJob(name, [&](std::optional<JobView>& view) -> Result<void> {
     if (!view || view->job.deleted) return tl::make_unexpected(NoSuchJob(name));
     return change(*view);
   });
@@ -198,13 +201,13 @@ Result<Json> Daemon::JobSet(const Json& params) {
 }
 
 std::vector<Store::Counters> Daemon::CountersOf(const JobView& view) {
-  auto counters = store_.LoadCounters(view.job.name, view.job.incarnation).value_or(std::vector<Store::Counters>{});
+  auto counters = store_->LoadCounters(view.job.name, view.job.incarnation).value_or(std::vector<Store::Counters>{});
   return counters;
 }
 
 Result<Json> Daemon::ShowJob(const std::string& name) {
   Flush();  // this host's own counters as of now
-  auto fresh = store_.Load();
+  auto fresh = store_->Load();
   if (!fresh) return tl::make_unexpected(fresh.error());
   snapshot_ = std::move(*fresh);
   const JobView* view = FindJob(name);

@@ -42,14 +42,6 @@ Result<JoinParams> ReadJoin(const Json& params, uint32_t default_timeout_ms) {
   return JoinParams{*job, {*rank, *world_size, "", 0}, std::min(*timeout_ms, kJoinTimeoutMaxMs)};
 }
 
-// Wakes the loop when the process ends; without one (it has ended already) the connection tells.
-Fd WatchProcess(int epoll, pid_t pid) {
-  Fd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  epoll_event event{EPOLLIN, {.fd = process.get()}};
-  if (process) ::epoll_ctl(epoll, EPOLL_CTL_ADD, process.get(), &event);
-  return process;
-}
-
 }  // namespace
 
 void Daemon::OnRequest(rpc::PeerId peer, const rpc::PeerInfo& info, rpc::Request request) {
@@ -66,10 +58,23 @@ void Daemon::OnRequest(rpc::PeerId peer, const rpc::PeerInfo& info, rpc::Request
   else server_->ReplyError(peer, request.id, result.error());
 }
 
-void Daemon::OnClosed(rpc::PeerId peer) { EndSession(peer, /*orderly=*/false); }
+void Daemon::OnClosed(rpc::PeerId peer) {
+  waiting_.erase(peer);
+  EndSession(peer, /*orderly=*/false);
+}
+
+// Wakes the loop when the process ends; without one (it has ended already) the connection tells.
+Fd Daemon::WatchProcess(pid_t pid) const {
+  Fd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  epoll_event event{EPOLLIN, {.fd = process.get()}};
+  if (process) ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, process.get(), &event);
+  return process;
+}
 
 Result<void> Daemon::OnJoin(rpc::PeerId peer, const rpc::PeerInfo& info, const rpc::Request& request) {
-  if (sessions_.contains(peer)) return Err(ErrorCode::kConflict, "this connection has joined a job already", "open another one");
+  if (sessions_.contains(peer) || waiting_.contains(peer)) {
+    return Err(ErrorCode::kConflict, "this connection has joined a job already", "open another one");
+  }
   auto params = ReadJoin(request.params, config_.job.timeout_ms);
   if (!params) return tl::make_unexpected(params.error());
   if (!ifaces_.AnyAttached()) {
@@ -80,30 +85,14 @@ Result<void> Daemon::OnJoin(rpc::PeerId peer, const rpc::PeerInfo& info, const r
   }
   params->request.host = config_.host;
   params->request.pid = info.pid;
-  RankSession session;
   const uint64_t now_ms = NowMs();
-  auto joined = store_.UpdateJob(params->job, [&](std::optional<JobView>& view) -> Result<void> {
-    if (!view) {
-      view.emplace();
-      view->job.name = params->job;
-      view->job.incarnation = now_ms;  // never that of an earlier job of this name
-      view->job.spec = config_.job;
-    }
-    auto ok = Join(*view, params->request, now_ms);
-    session.incarnation = view->job.incarnation;
-    // A first rank that was refused leaves no job behind.
-    if (!ok && view->job.state == control::kJoining && view->members.empty() && !view->job.declared) view.reset();
-    return ok;
-  });
-  if (!joined) return joined;
-  session.job = params->job;
-  session.rank = params->request.rank;
-  session.request_id = request.id;
-  session.joined_ms = now_ms;
-  session.deadline_ms = now_ms + params->timeout_ms;
-  session.process = WatchProcess(epoll_.get(), info.pid);
-  sessions_[peer] = std::move(session);
-  spdlog::info("job {}: rank {} of {} joined, pid {}", params->job, params->request.rank, params->request.world_size, info.pid);
+  WaitingJoin join{request.id, params->job, params->request, now_ms, now_ms + params->timeout_ms, 0};
+  auto joined = TryJoin(peer, join);
+  if (!joined) return tl::make_unexpected(joined.error());
+  if (*joined) return {};
+  spdlog::info("job {}: rank {}, pid {}, is waiting for the store at {}", join.job, join.request.rank, info.pid, store_->Outage());
+  ++join.num_tries;
+  waiting_[peer] = std::move(join);
   return {};
 }
 
@@ -169,10 +158,10 @@ bool Daemon::OnRankMethod(rpc::PeerId peer, const rpc::Request& request) {
 void Daemon::OnDescribe(const RankSession& session, const rpc::Request& request) {
   const auto text = rpc::GetOr<std::string>(request.params, "text", "");
   const auto fingerprint = rpc::GetOr<uint32_t>(request.params, "fingerprint", 0);
-  Change(session.job, session.incarnation, [&](JobView& view) {
+  Tell(session.job, session.incarnation, [rank = session.rank, text, fingerprint](JobView& view) {
     if (view.job.mismatch_ms == 0) view.job.mismatch_ms = NowMs();
     for (control::MemberRecord& member : view.members) {
-      if (member.rank != session.rank) continue;
+      if (member.rank != rank) continue;
       member.collective = text.value_or("");
       member.fingerprint = fingerprint.value_or(0);
     }
@@ -185,9 +174,9 @@ void Daemon::OnAbort(const RankSession& session, const rpc::Request& request) {
   const Error error{ErrorCodeFromName(code.value_or("")).value_or(ErrorCode::kCancelled),
                     "rank " + std::to_string(session.rank) + " gave up: " + message.value_or(""), ""};
   spdlog::warn("job {}: {}", session.job, error.ToString());
-  Change(session.job, session.incarnation, [&](JobView& view) {
+  Tell(session.job, session.incarnation, [rank = session.rank, error](JobView& view) {
     // Of a mismatch one rank knows half: the job fails when all have said what they called.
-    if (error.code != ErrorCode::kMismatch) Fail(view, error, {session.rank}, NowMs());
+    if (error.code != ErrorCode::kMismatch) Fail(view, error, {rank}, NowMs());
     else if (view.job.mismatch_ms == 0) view.job.mismatch_ms = NowMs();
   });
 }
@@ -199,10 +188,10 @@ void Daemon::EndSession(rpc::PeerId peer, bool orderly) {
   sessions_.erase(it);
   if (session.has_news) {
     const Store::Counters last{"rank " + std::to_string(session.rank), session.report};
-    if (auto ok = store_.SaveCounters(session.job, session.incarnation, {last}); !ok) spdlog::warn("{}", ok.error().ToString());
+    if (auto ok = store_->SaveCounters(session.job, session.incarnation, {last}); !ok) WarnOfStore("", ok.error());
   }
   if (!orderly) spdlog::info("job {}: rank {} closed its connection", session.job, session.rank);
-  Change(session.job, session.incarnation, [&](JobView& view) { MemberGone(view, session.rank, orderly, NowMs()); });
+  Tell(session.job, session.incarnation, [rank = session.rank, orderly](JobView& view) { MemberGone(view, rank, orderly, NowMs()); });
 }
 
 }  // namespace mlnet::daemon

@@ -47,11 +47,11 @@ const JobView* Daemon::FindJob(const std::string& name) const {
 }
 
 bool Daemon::Change(const std::string& name, uint64_t incarnation, const std::function<void(JobView&)>& change) {
-  auto done = store_.UpdateJob(name, [&](std::optional<JobView>& view) -> Result<void> {
+  auto done = store_->UpdateJob(name, [&](std::optional<JobView>& view) -> Result<void> {
     if (view && view->job.incarnation == incarnation) change(*view);
     return {};
   });
-  if (!done) spdlog::error("job {}: {}", name, done.error().ToString());
+  if (!done) WarnOfStore("job " + name + ": ", done.error());
   return done.has_value();
 }
 
@@ -64,8 +64,8 @@ void Daemon::PublishHost() {
   control::HostRecord record{config_.host,       config_.instance,   static_cast<int>(::getpid()), config_.port,
                              jobs_.SlotsFree(), ifaces_.Records(), true,                          NowMs()};
   if (is_published_ && SameHost(record, published_)) return;
-  if (auto ok = store_.SaveHost(record); !ok) {
-    spdlog::error("{}", ok.error().ToString());
+  if (auto ok = store_->SaveHost(record); !ok) {
+    WarnOfStore("", ok.error());
     return;
   }
   published_ = record;
@@ -79,10 +79,13 @@ void Daemon::Pass() {
     ifaces_.Reconcile();
     PublishHost();
   }
+  ServeWaitingJoins();
   for (int round = 0; round < kRoundsMax; ++round) {
+    TellNews();
     Refresh();
     // What is to go goes before anything new comes: ids may be the same.
     RemoveGone();
+    if (!store_->Outage().empty()) break;  // nothing can be decided
     bool did_something = false;
     for (const JobView& view : snapshot_.jobs) did_something |= Step(view);
     if (!did_something) break;
@@ -91,22 +94,24 @@ void Daemon::Pass() {
   if (now_ms >= next_flush_ms_) {
     next_flush_ms_ = now_ms + kFlushEveryMs;
     Flush();
+    DropGhosts();
   }
 }
 
 // What cannot be read stays as it was, and is tried again in every pass: it counts as seen only once it is here.
 void Daemon::Refresh() {
   std::string problem;
-  auto changed = store_.Changed(snapshot_);
+  auto changed = store_->Changed(snapshot_);
   if (!changed) problem = changed.error().ToString();
   if (changed && *changed) {
     std::set<std::string> joined;  // their ranks are told how it ended
     for (const auto& [peer, session] : sessions_) joined.insert(session.job);
-    auto fresh = store_.LoadOpen(joined);
+    auto fresh = store_->LoadOpen(joined);
     if (fresh) snapshot_ = std::move(*fresh);
     else problem = fresh.error().ToString();
   }
   if (!problem.empty() && problem != store_problem_) spdlog::error("{}", problem);
+  if (problem.empty() && !store_problem_.empty()) spdlog::info("the store answers again");
   store_problem_ = problem;
 }
 
@@ -124,7 +129,7 @@ void Daemon::Uninstall(const std::string& name) {
   LocalJob* local = jobs_.Find(name);
   if (local == nullptr) return;
   const Store::Counters last{"host " + config_.host, jobs_.Counters(*local)};
-  if (auto ok = store_.SaveCounters(name, local->incarnation, {last}); !ok) spdlog::warn("{}", ok.error().ToString());
+  if (auto ok = store_->SaveCounters(name, local->incarnation, {last}); !ok) WarnOfStore("", ok.error());
   probes_.erase(name);
   policies_.erase(name);
   jobs_.Uninstall(name);
@@ -132,7 +137,7 @@ void Daemon::Uninstall(const std::string& name) {
 
 bool Daemon::Step(const JobView& view) {
   if (IsForgotten(view)) {
-    auto done = store_.UpdateJob(view.job.name, [](std::optional<JobView>& v) -> Result<void> {
+    auto done = store_->UpdateJob(view.job.name, [](std::optional<JobView>& v) -> Result<void> {
       if (v && IsForgotten(*v)) v.reset();
       return {};
     });
@@ -154,7 +159,7 @@ bool Daemon::EndIfBroken(const JobView& view) {
     std::string why = WhyHostIsGone(snapshot_, host, now_ms);
     if (why.empty()) continue;
     // Heartbeats are no changes: look at the newest before a job ends because of one.
-    auto fresh = store_.LoadHosts();
+    auto fresh = store_->LoadHosts();
     if (!fresh) return false;
     snapshot_.hosts = std::move(*fresh);
     why = WhyHostIsGone(snapshot_, host, now_ms);
@@ -165,12 +170,12 @@ bool Daemon::EndIfBroken(const JobView& view) {
 
 bool Daemon::PlanIfFull(const JobView& view) {
   if (!IsFull(view)) return false;
-  auto fresh = store_.LoadOpen({});  // for the heartbeats
+  auto fresh = store_->LoadOpen({});  // for the heartbeats
   if (!fresh) return false;
-  auto done = store_.UpdateJob(view.job.name, [&](std::optional<JobView>& v) -> Result<void> {
+  auto done = store_->UpdateJob(view.job.name, [&](std::optional<JobView>& v) -> Result<void> {
     if (!v || !IsFull(*v)) return {};
     auto plan = control::MakePlan({&*v, &fresh->hosts, &fresh->jobs, config_.group_base, config_.group_bits, NowMs()});
-    auto numbers = plan ? store_.TakeNumbers(v->job.job_id) : tl::make_unexpected(plan.error());
+    auto numbers = plan ? store_->TakeNumbers(v->job.job_id) : tl::make_unexpected(plan.error());
     if (!numbers) {
       spdlog::warn("job {} failed: {}", v->job.name, numbers.error().ToString());
       Fail(*v, numbers.error(), {}, NowMs());
@@ -184,19 +189,24 @@ bool Daemon::PlanIfFull(const JobView& view) {
     spdlog::info("job {}: {} ranks, summed by {}", v->job.name, v->job.world_size, plan->aggregator);
     return {};
   });
-  if (!done) spdlog::error("job {}: {}", view.job.name, done.error().ToString());
+  if (!done) WarnOfStore("job " + view.job.name + ": ", done.error());
   return done.has_value();
 }
 
 bool Daemon::InstallIfNeeded(const JobView& view) {
-  if (jobs_.Find(view.job.name) != nullptr) return false;
+  const auto prepared = [&](JobView& v) { HostIn(v, config_.host).prepared = true; };
+  if (jobs_.Find(view.job.name) != nullptr) {
+    // The store may have given no answer when it was told.
+    const bool is_known = std::any_of(view.hosts.begin(), view.hosts.end(), [&](const auto& h) { return h.host == config_.host && h.prepared; });
+    return !is_known && Change(view.job.name, view.job.incarnation, prepared);
+  }
   if (auto ok = jobs_.Install(view); !ok) {
     Error error = ok.error();
     error.message = "host " + config_.host + ": " + error.message;
     return FailJob(view, error, {});
   }
   PublishHost();
-  return Change(view.job.name, view.job.incarnation, [&](JobView& v) { HostIn(v, config_.host).prepared = true; });
+  return Change(view.job.name, view.job.incarnation, prepared);
 }
 
 bool Daemon::FinishPreparing(const JobView& view) {
@@ -235,12 +245,12 @@ void Daemon::OnEvent(const mlnet_event& event) {
     if (event.event == MLNET_EV_PING_SEEN && event.b == 1) {
       const auto known = std::find_if(view->hosts.begin(), view->hosts.end(), [&](const auto& h) { return h.host == config_.host; });
       if (known != view->hosts.end() && known->multicast_seen) return;
-      Change(name, local.incarnation, [&](JobView& v) { HostIn(v, config_.host).multicast_seen = true; });
+      Tell(name, local.incarnation, [host = config_.host](JobView& v) { HostIn(v, host).multicast_seen = true; });
     }
     if (event.event == MLNET_EV_MISMATCH && view->job.mismatch_ms == 0) {
       spdlog::warn("job {}: child {} sent another collective (fingerprint {:08x}) than the slot holds ({:08x})", name, event.child,
                    event.b, event.a);
-      Change(name, local.incarnation, [](JobView& v) {
+      Tell(name, local.incarnation, [](JobView& v) {
         if (v.job.mismatch_ms == 0) v.job.mismatch_ms = NowMs();
       });
     }
@@ -277,6 +287,11 @@ void Daemon::ServeSession(rpc::PeerId peer, RankSession& session, const JobView*
     AnswerJoin(peer, session, *view);
   } else if (session.request_id != 0 && NowMs() >= session.deadline_ms) {
     const uint64_t waited_ms = NowMs() - session.joined_ms;
+    if (!store_->Outage().empty()) {
+      server_->ReplyError(peer, session.request_id, StoreTimeout(session.job, session.rank, session.joined_ms));
+      EndSession(peer, /*orderly=*/true);
+      return;
+    }
     Change(session.job, session.incarnation, [&](JobView& v) { JoinTimedOut(v, session.rank, waited_ms, NowMs()); });
   }
   if (session.request_id == 0 && view->job.mismatch_ms != 0 && !session.was_asked) {
@@ -294,16 +309,17 @@ void Daemon::ServeSession(rpc::PeerId peer, RankSession& session, const JobView*
 }
 
 void Daemon::Flush() {
-  if (auto ok = store_.Beat(config_.host, NowMs()); !ok) spdlog::warn("{}", ok.error().ToString());
+  if (auto ok = store_->Beat(config_.host, NowMs()); !ok) WarnOfStore("", ok.error());
+  // A job's in one call: a store that is elsewhere takes milliseconds for each.
+  std::map<std::pair<std::string, uint64_t>, std::vector<Store::Counters>> news;
   for (auto& [peer, session] : sessions_) {
     if (!session.has_news) continue;
     session.has_news = false;
-    const Store::Counters news{"rank " + std::to_string(session.rank), session.report};
-    if (auto ok = store_.SaveCounters(session.job, session.incarnation, {news}); !ok) spdlog::warn("{}", ok.error().ToString());
+    news[{session.job, session.incarnation}].push_back({"rank " + std::to_string(session.rank), session.report});
   }
-  for (auto& [name, local] : jobs_.all()) {
-    const Store::Counters news{"host " + config_.host, jobs_.Counters(local)};
-    if (auto ok = store_.SaveCounters(name, local.incarnation, {news}); !ok) spdlog::warn("{}", ok.error().ToString());
+  for (auto& [name, local] : jobs_.all()) news[{name, local.incarnation}].push_back({"host " + config_.host, jobs_.Counters(local)});
+  for (const auto& [job, counters] : news) {
+    if (auto ok = store_->SaveCounters(job.first, job.second, counters); !ok) WarnOfStore("", ok.error());
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A prepared statement of the SQLite C API as a value; only store.cc uses it.
+// A prepared statement of the SQLite C API as a value; only sqlite_store.cc uses it.
 #pragma once
 
 #include <sqlite3.h>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The store that the daemons share: hosts, jobs, counters, and which (job id, epoch) pairs were used.
-// SQLite in WAL mode; a decision is one write transaction, so two daemons never decide against each other.
+// A decision is one write transaction, so two daemons never decide against each other.
+//   sqlite_store.h  a file, for daemons of one machine and the lab
+//   etcd_store.h    a cluster, for daemons of several machines
 #pragma once
 
 #include <cstdint>
@@ -11,17 +13,17 @@
 #include <string>
 #include <vector>
 
+#include "control/config.h"
+#include "control/job.h"
 #include "control/model.h"
 #include "control/plan.h"
 #include "mlnet/error.h"
-
-struct sqlite3;
 
 namespace mlnet::daemon {
 
 struct Snapshot {
   std::vector<control::HostRecord> hosts;  // by name
-  std::vector<control::JobView> jobs;      // by name
+  std::vector<control::JobView> jobs;      // by name, as they are loaded
   int64_t generation = -1;                 // of the store when this was read; -1: never
 };
 
@@ -34,29 +36,30 @@ struct Retention {
 
 class Store {
  public:
-  static Result<Store> Open(const std::string& path, const Retention& retention = {});
+  virtual ~Store() = default;
 
   /// Whether hosts or jobs may differ from `since`. Asking changes nothing, and neither does loading: what was
   /// seen is known by the snapshot that one keeps.
-  Result<bool> Changed(const Snapshot& since);
+  virtual Result<bool> Changed(const Snapshot& since) = 0;
   /// All hosts and jobs.
-  Result<Snapshot> Load();
+  virtual Result<Snapshot> Load() = 0;
   /// All hosts; of the jobs only those that are not over, and the ones named in `also`.
-  Result<Snapshot> LoadOpen(const std::set<std::string>& also);
-  Result<std::vector<control::HostRecord>> LoadHosts();
+  virtual Result<Snapshot> LoadOpen(const std::set<std::string>& also) = 0;
+  virtual Result<std::vector<control::HostRecord>> LoadHosts() = 0;
 
   /// One write transaction on one job. `change` gets the job, or nothing when there is none, and leaves
   /// what is to be kept: a job to write, or nothing to delete it. What it gives is given back; the store
   /// is written only where the job differs afterwards.
+  /// It may be called again with a newer job, when another daemon wrote it meanwhile: only the last call counts.
   using Change = std::function<Result<void>(std::optional<control::JobView>&)>;
-  Result<void> UpdateJob(const std::string& name, const Change& change);
+  virtual Result<void> UpdateJob(const std::string& name, const Change& change) = 0;
 
   /// A (job id, epoch) pair that was never used. `wanted`: this id if it has epochs left; 0: any free one.
   /// REQUIRES: called from within a Change.
-  Result<control::Numbering> TakeNumbers(uint16_t wanted);
+  virtual Result<control::Numbering> TakeNumbers(uint16_t wanted) = 0;
 
-  Result<void> SaveHost(const control::HostRecord& host);
-  Result<void> Beat(const std::string& host, uint64_t now_ms);
+  virtual Result<void> SaveHost(const control::HostRecord& host) = 0;
+  virtual Result<void> Beat(const std::string& host, uint64_t now_ms) = 0;
 
   /// Counters of one source ("rank 3", "host w1") of a job's incarnation; not a change for Changed. They go with
   /// the incarnation, and what comes in for one that is gone is dropped.
@@ -64,24 +67,26 @@ class Store {
     std::string source;
     control::Json body;
   };
-  Result<void> SaveCounters(const std::string& job, uint64_t incarnation, const std::vector<Counters>& counters);
-  Result<std::vector<Counters>> LoadCounters(const std::string& job, uint64_t incarnation);
+  virtual Result<void> SaveCounters(const std::string& job, uint64_t incarnation, const std::vector<Counters>& counters) = 0;
+  virtual Result<std::vector<Counters>> LoadCounters(const std::string& job, uint64_t incarnation) = 0;
 
- private:
-  struct Close {
-    void operator()(sqlite3* db) const;
-  };
-  Store(sqlite3* db, const Retention& retention) : db_(db), retention_(retention) {}
-  Result<void> SetUp(const std::string& path);
-  Result<void> Transact(const std::function<Result<void>()>& body);
-  Result<Snapshot> Read(const std::function<Result<std::vector<control::JobView>>()>& jobs);
-  Result<void> Write(const std::string& name, const std::optional<control::JobView>& view);
-  Result<void> DropOld(int64_t now_ms);
-  Result<void> Touch();
-  Result<int64_t> ReadInteger(const char* sql);
-
-  std::unique_ptr<sqlite3, Close> db_;
-  Retention retention_;
+  /// Where it is and why it does not answer at present; empty: it does. While it does not, all calls fail at once, with
+  /// an error that IsNoAnswer.
+  virtual std::string Outage() const { return ""; }
+  /// Readable when there may be a change, or an outage began or ended, until Changed is called; -1: ask from time to time.
+  virtual int wake_fd() const { return -1; }
 };
+
+/// Of a store that is elsewhere: it did not answer, and may or may not have done what it was asked to.
+inline constexpr const char* kNoAnswer = "no answer from the store at ";
+inline bool IsNoAnswer(const Error& error) { return error.code == ErrorCode::kUnavailable && error.message.starts_with(kNoAnswer); }
+
+/// The one that the configuration names.
+Result<std::unique_ptr<Store>> OpenStore(const control::Config& config);
+
+/// Nothing is left to be done for it: the loop need not look at it. A deleted one is still to be removed.
+inline bool IsOver(const control::JobView& view) { return control::HasEnded(view.job) && !view.job.deleted; }
+/// Not dropped by Retention.
+inline bool IsKept(const control::JobView& view) { return view.job.declared || control::IsConnected(view); }
 
 }  // namespace mlnet::daemon

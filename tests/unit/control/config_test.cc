@@ -31,6 +31,40 @@ TEST(config, empty_file_gives_the_defaults) {
   EXPECT_TRUE(config->ifaces.empty());
 }
 
+TEST(config, store_is_a_file_or_a_cluster) {
+  EXPECT_EQ(ParseConfig("[store]\nurl = \"sqlite:/x.db\"\n", "f", "h")->store, "/x.db");
+  EXPECT_TRUE(ParseConfig("[store]\npath = \"/x.db\"\n", "f", "h")->etcd.endpoints.empty());
+  const auto config = ParseConfig(R"(
+[store]
+url = "etcd:https://10.0.0.1:2379,https://[fd00::2]:2379/"
+prefix = "blue"
+ca = "/ca.pem"
+cert = "/cert.pem"
+key = "/key.pem"
+user = "mlnet"
+password_file = "/secret"
+compact_s = 60
+)", "f", "h");
+  ASSERT_TRUE(config) << config.error().ToString();
+  EXPECT_THAT(config->etcd.endpoints, ::testing::ElementsAre("https://10.0.0.1:2379", "https://[fd00::2]:2379"));
+  EXPECT_EQ(config->etcd.prefix, "blue");
+  EXPECT_EQ(config->etcd.ca, "/ca.pem");
+  EXPECT_EQ(config->etcd.cert, "/cert.pem");
+  EXPECT_EQ(config->etcd.key, "/key.pem");
+  EXPECT_EQ(config->etcd.user, "mlnet");
+  EXPECT_EQ(config->etcd.password_file, "/secret");
+  EXPECT_EQ(config->etcd.compact_s, 60u);
+}
+
+TEST(config, store_that_cannot_be_meant_is_refused) {
+  for (const char* text : {"url = \"etcd:10.0.0.1:2379\"", "url = \"etcd:http://a:1,\"", "url = \"http://a:1\"", "url = \"sqlite:\"",
+                           "url = \"etcd:http://user@a:1\"", "url = \"etcd:http://a:1\"\npath = \"/p\"",
+                           "url = \"etcd:https://a:1\"\ncert = \"/c\"", "url = \"etcd:http://a:1\"\nca = \"/c\"",
+                           "url = \"etcd:http://a:1\"\nuser = \"u\"", "url = \"etcd:http://a:1\"\nprefix = \"a/b\""}) {
+    EXPECT_FALSE(ParseConfig(std::string("[store]\n") + text + "\n", "f", "h")) << text;
+  }
+}
+
 TEST(config, all_keys_are_read) {
   const auto config = ParseConfig(R"(
 [daemon]

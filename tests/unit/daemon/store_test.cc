@@ -1,26 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shared store, with several connections as several daemons have them.
-#include "daemon/store.h"
-
+// What every store promises, with several connections as several daemons have them.
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <mutex>
 #include <set>
 #include <thread>
 
-#include "unit/daemon/sql.h"
-#include "unit/temp_folder.h"
+#include "unit/daemon/store_fixture.h"
 
 namespace mlnet::daemon {
 namespace {
 
 using control::JobView;
 
-Store Open(const std::string& path) {
-  auto store = Store::Open(path);
-  EXPECT_TRUE(store) << store.error().ToString();
-  return std::move(*store);
-}
+class AStore : public AnyStore {};
+MLNET_FOR_ALL_STORES(AStore);
 
 Result<void> Create(Store& store, const std::string& name, uint16_t job_id = 0) {
   return store.UpdateJob(name, [&](std::optional<JobView>& view) -> Result<void> {
@@ -32,16 +27,15 @@ Result<void> Create(Store& store, const std::string& name, uint16_t job_id = 0) 
   });
 }
 
-TEST(store, what_one_daemon_writes_another_sees_as_a_change_once) {
-  const test::TempFolder folder;
-  const std::string path = folder / "deep/store.db";
-  Store a = Open(path), b = Open(path);
+TEST_P(AStore, what_one_daemon_writes_another_sees_as_a_change_once) {
+  const auto opened_a = Open(), opened_b = Open();
+  Store &a = *opened_a, &b = *opened_b;
   EXPECT_TRUE(*b.Changed(Snapshot{})) << "nothing was read yet";
   const auto empty = b.Load();
   ASSERT_TRUE(empty);
   EXPECT_FALSE(*b.Changed(*empty));
   ASSERT_TRUE(Create(a, "demo"));
-  EXPECT_TRUE(*b.Changed(*empty));
+  EXPECT_TRUE(BecomesChanged(b, *empty));
   const auto snapshot = b.Load();
   ASSERT_TRUE(snapshot);
   ASSERT_EQ(snapshot->jobs.size(), 1u);
@@ -49,18 +43,17 @@ TEST(store, what_one_daemon_writes_another_sees_as_a_change_once) {
   EXPECT_FALSE(*b.Changed(*snapshot));
 }
 
-TEST(store, own_writes_are_changes_too) {
-  const test::TempFolder folder;
-  Store store = Open(folder / "store.db");
+TEST_P(AStore, own_writes_are_changes_too) {
+  const auto opened = Open();
+  Store& store = *opened;
   const auto empty = store.Load();
   ASSERT_TRUE(Create(store, "demo"));
   EXPECT_TRUE(*store.Changed(*empty));
 }
 
-TEST(store, change_stays_one_when_a_later_load_is_thrown_away) {
-  const test::TempFolder folder;
-  const std::string path = folder / "store.db";
-  Store w1 = Open(path), a1 = Open(path);
+TEST_P(AStore, change_stays_one_when_a_later_load_is_thrown_away) {
+  const auto opened_w1 = Open(), opened_a1 = Open();
+  Store &w1 = *opened_w1, &a1 = *opened_a1;
   ASSERT_TRUE(Create(w1, "demo"));
   const auto kept = w1.Load();
   ASSERT_TRUE(a1.UpdateJob("demo", [](std::optional<JobView>& view) -> Result<void> {
@@ -76,27 +69,25 @@ TEST(store, change_stays_one_when_a_later_load_is_thrown_away) {
   EXPECT_FALSE(*w1.Changed(*w1.Load()));
 }
 
-TEST(store, change_stays_one_until_it_could_be_loaded) {
-  const test::TempFolder folder;
-  const std::string path = folder / "store.db";
-  Store a = Open(path), b = Open(path);
+TEST_P(AStore, change_stays_one_until_it_could_be_loaded) {
+  const auto opened_a = Open(), opened_b = Open();
+  Store &a = *opened_a, &b = *opened_b;
   const auto kept = b.Load();
   ASSERT_TRUE(Create(a, "demo"));
-  EXPECT_TRUE(*b.Changed(*kept));
+  EXPECT_TRUE(BecomesChanged(b, *kept));
   EXPECT_TRUE(*b.Changed(*kept)) << "asking is not loading";
-  ASSERT_EQ(test::Sql(path, "UPDATE jobs SET body = '{' || body"), "");
+  backend_->Break("demo");
   EXPECT_FALSE(b.Load());
   EXPECT_FALSE(b.LoadOpen({}));
   EXPECT_TRUE(*b.Changed(*kept));
-  ASSERT_EQ(test::Sql(path, "UPDATE jobs SET body = substr(body, 2)"), "");
+  backend_->Mend("demo");
   EXPECT_TRUE(*b.Changed(*kept));
   EXPECT_EQ(b.LoadOpen({})->jobs.size(), 1u) << "nor does a failure leave a transaction open";
 }
 
-TEST(store, heartbeats_and_counters_are_no_changes) {
-  const test::TempFolder folder;
-  const std::string path = folder / "deep/store.db";
-  Store a = Open(path), b = Open(path);
+TEST_P(AStore, heartbeats_and_counters_are_no_changes) {
+  const auto opened_a = Open(), opened_b = Open();
+  Store &a = *opened_a, &b = *opened_b;
   control::HostRecord host;
   host.host = "w1";
   ASSERT_TRUE(a.SaveHost(host));
@@ -104,13 +95,14 @@ TEST(store, heartbeats_and_counters_are_no_changes) {
   const auto snapshot = b.Load();
   ASSERT_TRUE(a.Beat("w1", 77));
   ASSERT_TRUE(a.SaveCounters("demo", 1, {{"rank 0", {{"x", 1}}}}));
+  EXPECT_EQ(b.Load()->generation, snapshot->generation);
   EXPECT_FALSE(*b.Changed(*snapshot));
   EXPECT_EQ(b.LoadHosts()->at(0).heartbeat_ms, 77u);
 }
 
-TEST(store, error_of_a_change_comes_back_and_what_it_left_is_kept) {
-  const test::TempFolder folder;
-  Store store = Open(folder / "store.db");
+TEST_P(AStore, error_of_a_change_comes_back_and_what_it_left_is_kept) {
+  const auto opened = Open();
+  Store& store = *opened;
   ASSERT_TRUE(Create(store, "demo"));
   const auto done = store.UpdateJob("demo", [](std::optional<JobView>& view) -> Result<void> {
     view->job.state = control::kFailed;
@@ -121,9 +113,9 @@ TEST(store, error_of_a_change_comes_back_and_what_it_left_is_kept) {
   EXPECT_EQ(store.Load()->jobs[0].job.state, control::kFailed);
 }
 
-TEST(store, job_that_is_let_go_is_gone) {
-  const test::TempFolder folder;
-  Store store = Open(folder / "store.db");
+TEST_P(AStore, job_that_is_let_go_is_gone) {
+  const auto opened = Open();
+  Store& store = *opened;
   ASSERT_TRUE(Create(store, "demo"));
   ASSERT_TRUE(store.UpdateJob("demo", [](std::optional<JobView>& view) -> Result<void> {
     view.reset();
@@ -143,12 +135,11 @@ control::Numbering Take(Store& store, uint16_t wanted) {
   return numbering;
 }
 
-TEST(store, pair_of_job_id_and_epoch_is_never_given_twice) {
-  const test::TempFolder folder;
-  const std::string path = folder / "deep/store.db";
+TEST_P(AStore, pair_of_job_id_and_epoch_is_never_given_twice) {
   std::set<std::pair<uint16_t, uint16_t>> seen;
   for (int run = 0; run < 3; ++run) {
-    Store store = Open(path);  // as after a restart
+    const auto opened = Open();
+    Store& store = *opened;  // as after a restart
     for (const uint16_t wanted : {0, 1, 0, 5, 1}) {
       const auto n = Take(store, wanted);
       EXPECT_GT(n.job_id, 0);
@@ -159,9 +150,9 @@ TEST(store, pair_of_job_id_and_epoch_is_never_given_twice) {
   }
 }
 
-TEST(store, id_of_another_job_is_not_given) {
-  const test::TempFolder folder;
-  Store store = Open(folder / "store.db");
+TEST_P(AStore, id_of_another_job_is_not_given) {
+  const auto opened = Open();
+  Store& store = *opened;
   EXPECT_EQ(Take(store, 0).job_id, 1);
   ASSERT_TRUE(Create(store, "one", 1));
   EXPECT_EQ(Take(store, 0).job_id, 2);
@@ -174,9 +165,9 @@ TEST(store, id_of_another_job_is_not_given) {
   EXPECT_EQ(again.epoch, 2);
 }
 
-TEST(store, id_without_epochs_left_is_passed_over) {
-  const test::TempFolder folder;
-  Store store = Open(folder / "store.db");
+TEST_P(AStore, id_without_epochs_left_is_passed_over) {
+  const auto opened = Open();
+  Store& store = *opened;
   for (int i = 0; i < 3; ++i) Take(store, 1);
   // 65535 epochs by hand would take minutes: the last one is enough.
   ASSERT_TRUE(store.UpdateJob("any", [&](std::optional<JobView>&) -> Result<void> {
@@ -193,16 +184,15 @@ TEST(store, id_without_epochs_left_is_passed_over) {
   EXPECT_EQ(Take(store, 0).job_id, 2);
 }
 
-TEST(store, concurrent_daemons_never_lose_an_update) {
-  const test::TempFolder folder;
-  const std::string path = folder / "deep/store.db";
-  { Store store = Open(path); ASSERT_TRUE(Create(store, "demo")); }
+TEST_P(AStore, concurrent_daemons_never_lose_an_update) {
+  ASSERT_TRUE(Create(*Open(), "demo"));
   constexpr int kThreads = 4, kRounds = 25;
   std::atomic<int> num_failed = 0;
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&] {
-      Store store = Open(path);
+      const auto opened = Open();
+      Store& store = *opened;
       for (int i = 0; i < kRounds; ++i) {
         auto done = store.UpdateJob("demo", [](std::optional<JobView>& view) -> Result<void> {
           ++view->job.world_size;
@@ -214,35 +204,41 @@ TEST(store, concurrent_daemons_never_lose_an_update) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(num_failed, 0);
-  EXPECT_EQ(Open(path).Load()->jobs[0].job.world_size, kThreads * kRounds);
+  EXPECT_EQ(Open()->Load()->jobs[0].job.world_size, kThreads * kRounds);
 }
 
-TEST(store, daemons_that_start_at_once_all_open_it) {
-  constexpr int kRounds = 20, kDaemons = 6;
-  for (int round = 0; round < kRounds; ++round) {
-    const test::TempFolder folder;
-    const std::string path = folder / "store.db";
-    std::atomic<int> waiting{kDaemons};
-    std::vector<std::string> errors(kDaemons);
-    std::vector<std::thread> daemons;
-    for (int i = 0; i < kDaemons; ++i) {
-      daemons.emplace_back([&, i] {
-        for (--waiting; waiting > 0;) std::this_thread::yield();
-        if (auto store = Store::Open(path); !store) errors[static_cast<size_t>(i)] = store.error().ToString();
-      });
-    }
-    for (std::thread& daemon : daemons) daemon.join();
-    for (const std::string& error : errors) ASSERT_EQ(error, "") << "round " << round;
+TEST_P(AStore, concurrent_daemons_never_give_the_same_numbers) {
+  constexpr int kThreads = 4, kRounds = 8;
+  std::mutex mutex;
+  std::multiset<std::pair<uint16_t, uint16_t>> pairs;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      const auto opened = Open();
+      for (int i = 0; i < kRounds; ++i) {
+        control::Numbering given;
+        const auto done = opened->UpdateJob("job" + std::to_string(t), [&](std::optional<JobView>& view) -> Result<void> {
+          const auto numbers = opened->TakeNumbers(0);
+          if (!numbers) return tl::make_unexpected(numbers.error());
+          given = *numbers;
+          view.emplace();
+          view->job.name = "job" + std::to_string(t);
+          view->job.job_id = given.job_id;
+          return {};
+        });
+        EXPECT_TRUE(done) << done.error().ToString();
+        const std::lock_guard lock(mutex);
+        pairs.emplace(given.job_id, given.epoch);
+      }
+    });
   }
-}
-
-TEST(store, file_that_is_no_database_is_an_error) {
-  const test::TempFolder folder;
-  const std::string path = folder / "store.db";
-  FILE* file = ::fopen(path.c_str(), "w");
-  std::fputs("this is not a database, and long enough to be read as a page header", file);
-  std::fclose(file);
-  EXPECT_FALSE(Store::Open(path));
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& pair : pairs) EXPECT_EQ(pairs.count(pair), 1u) << pair.first << "/" << pair.second;
+  std::set<uint16_t> ids;
+  const auto snapshot = Open()->Load();
+  ASSERT_TRUE(snapshot);
+  for (const JobView& view : snapshot->jobs) ids.insert(view.job.job_id);
+  EXPECT_EQ(ids.size(), size_t{kThreads}) << "of jobs that are there at the same time";
 }
 
 }  // namespace

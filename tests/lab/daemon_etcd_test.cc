@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// Daemons that share a real etcd of three members, each in a network namespace of its own: what the loss of one of
+// them, and of the quorum, does to jobs that run and to jobs that begin.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <future>
+#include <optional>
+
+#include "control/plan.h"
+#include "daemon/etcd_json.h"
+#include "lab/daemon_fixture.h"
+#include "unit/daemon/lossy_proxy.h"
+
+namespace mlnet::test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+using ::testing::HasSubstr;
+
+// A test that crashed takes its processes along, but not its namespaces.
+void SweepNamespaces() {
+  std::error_code ec;
+  for (const auto& entry : std::filesystem::directory_iterator("/run/netns", ec)) {
+    int pid = 0;
+    const std::string name = entry.path().filename();
+    if (std::sscanf(name.c_str(), "mldt%d-", &pid) == 1 && ::kill(pid, 0) != 0 && errno == ESRCH) Shell("ip netns del " + name);
+  }
+}
+
+class DaemonEtcd : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string url;
+    for (const std::string& member : members_) {
+      url += (url.empty() ? "etcd:" : ",") + Url(member);
+      ASSERT_EQ(Shell("ip -n " + lab_.Netns(member) + " link set lo up").exit_code, 0);
+      StartMember(member);
+    }
+    for (const std::string& member : members_) ASSERT_TRUE(WaitUntil([&] { return IsHealthy(member); }, seconds(30))) << Log(member);
+    lab_.UseStore("url = \"" + url + "\"");
+  }
+  void StartDaemons() {
+    for (const char* host : {"w1", "w2", "a1"}) ASSERT_NO_FATAL_FAILURE(lab_.Start(host));
+  }
+
+  void TearDown() override {
+    for (const auto& [member, pid] : pids_) {
+      ::kill(pid, SIGKILL);
+      ::waitpid(pid, nullptr, 0);
+      if (HasFailure()) std::fprintf(stderr, "--- %s\n%s", member.c_str(), Shell("tail -n 30 " + lab_.Path(member + ".log")).output.c_str());
+    }
+  }
+
+  std::string Url(const std::string& member) const { return "http://" + lab_.Address(member) + ":2379"; }
+  std::string Log(const std::string& member) const { return Shell("cat " + lab_.Path(member + ".log")).output; }
+
+  void StartMember(const std::string& member) {
+    std::string cluster;
+    for (const std::string& m : members_) cluster += fmt::format("{}{}=http://{}:2380", cluster.empty() ? "" : ",", m, lab_.Address(m));
+    const std::string command = fmt::format(
+        "exec nsenter --net=/run/netns/{} etcd --name {} --data-dir {} --listen-client-urls {} --advertise-client-urls {} "
+        "--listen-peer-urls http://{}:2380 --initial-advertise-peer-urls http://{}:2380 --initial-cluster {} >>{} 2>&1",
+        lab_.Netns(member), member, lab_.Path(member + ".data"), Url(member), Url(member), lab_.Address(member), lab_.Address(member),
+        cluster, lab_.Path(member + ".log"));
+    const pid_t pid = ::fork();
+    ASSERT_GE(pid, 0);
+    if (pid == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+      ::_exit(127);
+    }
+    pids_[member] = pid;
+  }
+
+  void KillMember(const std::string& member) {
+    ::kill(pids_.at(member), SIGKILL);
+    ::waitpid(pids_.at(member), nullptr, 0);
+    pids_.erase(member);
+  }
+
+  Ran Curl(const std::string& member, const std::string& path) const {
+    return Shell("nsenter --net=/run/netns/" + lab_.Netns(member) + " curl -s -m 2 " + Url(member) + path);
+  }
+  bool IsHealthy(const std::string& member) const { return Curl(member, "/health").output.find("\"true\"") != std::string::npos; }
+
+  // The member that leads: its loss also costs an election.
+  std::string Leader() const {
+    for (const auto& [member, pid] : pids_) {
+      const Json status = Json::parse(Curl(member, "/v3/maintenance/status -d {}").output, nullptr, false);
+      if (status.is_object() && status.contains("leader") && status["leader"] == status["header"]["member_id"]) return member;
+    }
+    return "";
+  }
+
+  std::vector<Joined> JoinTwo(const std::string& job, int timeout_ms = 15'000) {
+    return lab_.Join(job, {{"w1", 0, 2, timeout_ms}, {"w2", 1, 2, timeout_ms}});
+  }
+
+  void ExpectSum(std::vector<Joined>& ranks) {
+    const uint64_t seq = next_seq_++;
+    lab_.Contribute("w1", ranks[0], seq, 1000 + seq);
+    lab_.Contribute("w2", ranks[1], seq, 7);
+    for (Joined& rank : ranks) {
+      const mlnet_cell* cells = rank.MapInbox();
+      ASSERT_NE(cells, nullptr);
+      const volatile mlnet_cell& cell = cells[seq * 2];  // first round: set 0
+      const uint64_t stamp = MLNET_STAMP(rank.reply.result["epoch"].get<uint64_t>(), seq);
+      ASSERT_TRUE(WaitUntil([&] { return cell.published == stamp; })) << "no result of " << seq;
+      EXPECT_EQ(cell.w[0], 1007 + seq);
+      ::munmap(const_cast<mlnet_cell*>(cells), rank.reply.result["cells"].get<size_t>() * sizeof(mlnet_cell));
+    }
+  }
+
+  bool SaysOutage(const std::string& host) {
+    return lab_.Call(host, "status")["problems"].dump().find("no answer from the store at http://") != std::string::npos;
+  }
+  std::string StateOn(const std::string& host, const std::string& job) {
+    const Json list = lab_.Call(host, "job.list");
+    for (const Json& row : list["jobs"]) {
+      if (row["name"] == job) return row["state"];
+    }
+    return "";
+  }
+  size_t NumLines(const std::string& host, const std::string& words) const {
+    size_t count = 0;
+    const std::string log = lab_.Log(host);
+    for (size_t at = log.find(words); at != std::string::npos; at = log.find(words, at + 1)) ++count;
+    return count;
+  }
+
+  // Sums of `job` for as long as it takes until `condition` holds.
+  void SumUntil(std::vector<Joined>& job, const std::function<bool()>& condition) {
+    ASSERT_TRUE(WaitUntil([&] {
+      if (next_seq_ < kSeqMax) ExpectSum(job);
+      return HasFatalFailure() || condition();
+    }, seconds(60)));
+  }
+
+  static constexpr uint64_t kSeqMax = 200;  // of one round of the pool
+
+  const bool is_swept_ = (SweepNamespaces(), true);
+  const std::vector<std::string> members_ = {"e1", "e2", "e3"};
+  DaemonLab lab_{{"w1", "w2", "a1", "e1", "e2", "e3"}};
+  std::map<std::string, pid_t> pids_;
+  uint64_t next_seq_ = 0;
+};
+
+TEST_F(DaemonEtcd, job_is_made_and_ended_by_daemons_that_share_nothing_but_etcd) {
+  ASSERT_NO_FATAL_FAILURE(StartDaemons());
+  auto ranks = JoinTwo("demo");
+  for (const Joined& rank : ranks) ASSERT_TRUE(rank.ok) << rank.error.ToString();
+  ASSERT_NO_FATAL_FAILURE(ExpectSum(ranks));
+  lab_.Leave(ranks);
+  EXPECT_TRUE(WaitUntil([&] { return StateOn("a1", "demo") == "closed"; }));
+  EXPECT_EQ(lab_.Call("w1", "status")["state"], "ok");
+}
+
+TEST_F(DaemonEtcd, loss_of_a_member_stops_neither_the_running_job_nor_a_new_one) {
+  ASSERT_NO_FATAL_FAILURE(StartDaemons());
+  auto running = JoinTwo("running");
+  ASSERT_TRUE(running[0].ok && running[1].ok) << running[0].error.ToString();
+  ASSERT_NO_FATAL_FAILURE(ExpectSum(running));
+  const std::string leader = Leader();
+  ASSERT_NE(leader, "");
+  KillMember(leader);
+  ASSERT_NO_FATAL_FAILURE(ExpectSum(running));
+  auto fresh = JoinTwo("fresh");
+  for (const Joined& rank : fresh) EXPECT_TRUE(rank.ok) << rank.error.ToString();
+  ASSERT_NO_FATAL_FAILURE(ExpectSum(running));
+  EXPECT_EQ(StateOn("a1", "running"), "ready");
+}
+
+TEST_F(DaemonEtcd, without_a_quorum_running_jobs_go_on_and_new_ones_wait_until_it_is_back) {
+  ASSERT_NO_FATAL_FAILURE(StartDaemons());
+  auto running = JoinTwo("running"), leaving = JoinTwo("leaving");
+  ASSERT_TRUE(running[0].ok && leaving[0].ok) << running[0].error.ToString() << leaving[0].error.ToString();
+  KillMember("e1");
+  KillMember("e2");
+  for (const char* host : {"w1", "w2", "a1"}) ASSERT_TRUE(WaitUntil([&] { return SaysOutage(host); })) << host;
+  const auto began = steady_clock::now();
+  ASSERT_NO_FATAL_FAILURE(ExpectSum(running));
+
+  const Joined late = std::move(lab_.Join("impatient", {{"w1", 0, 2, 1000}})[0]);
+  EXPECT_EQ(late.error.code, ErrorCode::kTimeout);
+  EXPECT_THAT(late.error.message, HasSubstr("waiting for the store at http://" + lab_.Address("e1") + ":2379, http://"));
+  EXPECT_THAT(late.error.message, HasSubstr("rank 0 of job 'impatient' gave up after 1"));
+  auto waiting = std::async(std::launch::async, [&] { return JoinTwo("waiting", 60'000); });
+  for (const char* host : {"w1", "w2"}) {
+    EXPECT_TRUE(WaitUntil([&] { return NumLines(host, "job waiting: rank") == 1 && NumLines(host, "is waiting for the store at http://") >= 1; }));
+  }
+  lab_.Leave(leaving);  // told to everybody when the store is back
+  // Longer than what makes a host that does not send heartbeats a dead one.
+  const auto enough = milliseconds(control::kHeartbeatStaleMs + 1500);
+  ASSERT_NO_FATAL_FAILURE(SumUntil(running, [&] { return steady_clock::now() - began > enough; }));
+  for (const char* host : {"w1", "w2", "a1"}) EXPECT_LE(NumLines(host, "no answer from the store at"), 3u) << lab_.Log(host);
+
+  StartMember("e1");
+  const auto joined = waiting.get();
+  for (const Joined& rank : joined) EXPECT_TRUE(rank.ok) << rank.error.ToString();
+  ASSERT_NO_FATAL_FAILURE(ExpectSum(running));
+  EXPECT_TRUE(WaitUntil([&] { return StateOn("a1", "leaving") == "closed"; })) << StateOn("a1", "leaving");
+  for (const char* host : {"w1", "w2", "a1"}) {
+    EXPECT_EQ(StateOn(host, "running"), "ready") << host;
+    EXPECT_EQ(lab_.Call(host, "status")["state"], "ok") << host;
+  }
+}
+
+// A daemon behind a proxy that loses the answer to the write of a join: the rank is in, and its daemon does not know.
+class DaemonLostAnswer : public DaemonEtcd {
+ protected:
+  void SetUp() override {
+    ASSERT_NO_FATAL_FAILURE(DaemonEtcd::SetUp());
+    lab_.In("w1", [&] { proxy_.emplace(lab_.Address("e1"), uint16_t{2379}); });
+    lab_.UseStore("url = \"etcd:http://127.0.0.1:" + std::to_string(proxy_->port()) + "\"");
+    ASSERT_NO_FATAL_FAILURE(lab_.Start("w1"));
+  }
+  const std::string write_of_demo_ = "\"request_put\":{\"key\":\"" + daemon::etcd::ToBase64("mlnet/jobs/open/demo");
+  std::optional<LossyProxy> proxy_;
+};
+
+TEST_F(DaemonLostAnswer, its_repetition_takes_the_join_up) {
+  auto join = std::async(std::launch::async, [&] {
+    proxy_->Lose(write_of_demo_);
+    return std::move(lab_.Join("demo", {{"w1", 0, 2, 8000}})[0]);
+  });
+  EXPECT_TRUE(WaitUntil([&] { return proxy_->num_lost() == 1 && NumLines("w1", "job demo: rank 0 of 2 joined") == 1; }));
+  EXPECT_THAT(join.get().error.message, HasSubstr("waiting for rank 1 of job 'demo'")) << "not: rank 0 is taken";
+}
+
+TEST_F(DaemonLostAnswer, member_that_nobody_waits_for_any_more_is_dropped) {
+  proxy_->Lose(write_of_demo_, /*and_cut=*/true);
+  const Joined late = std::move(lab_.Join("demo", {{"w1", 0, 2, 1500}})[0]);
+  EXPECT_THAT(late.error.message, HasSubstr("waiting for the store at http://127.0.0.1:"));
+  const std::string row = Curl("e1", "/v3/kv/range -d '{\"key\":\"" + daemon::etcd::ToBase64("mlnet/jobs/open/demo") + "\"}'").output;
+  EXPECT_THAT(row, HasSubstr("\"count\":\"1\"")) << "it is in the store";
+  proxy_->Heal();
+  EXPECT_TRUE(WaitUntil([&] { return NumLines("w1", "has no connection any more") == 1 && StateOn("w1", "demo").empty(); }));
+}
+
+}  // namespace
+}  // namespace mlnet::test

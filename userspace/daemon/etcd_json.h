@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// What etcd's v3 JSON gateway wants and gives: keys and values in base64, 64-bit numbers as text, zeros left out.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "control/model.h"
+
+namespace mlnet::daemon::etcd {
+
+using control::Json;
+
+std::string ToBase64(std::string_view bytes);
+/// Empty where the text is no base64.
+std::string FromBase64(std::string_view text);
+
+/// A number of an answer; 0 where it is absent.
+int64_t Number(const Json& object, const char* name);
+
+struct KeyValue {
+  std::string key;
+  std::string value;
+  int64_t mod_revision = 0;  // of its last write
+};
+
+/// The keys that begin with `prefix` end before this.
+std::string EndOf(const std::string& prefix);
+
+// Operations of a transaction.
+Json Get(const std::string& key);
+Json GetAll(const std::string& prefix);
+Json Put(const std::string& key, const std::string& value, int64_t lease = 0);
+Json Delete(const std::string& key);
+Json DeleteAll(const std::string& prefix);
+
+// Conditions of a transaction. A key that does not exist has mod_revision 0.
+Json IsAt(const std::string& key, int64_t mod_revision);
+Json Exists(const std::string& key);
+Json Equals(const std::string& key, const std::string& value);
+
+Json Txn(std::vector<Json> conditions, std::vector<Json> operations);
+
+/// The key-value pairs that operation `index` of a transaction read.
+std::vector<KeyValue> ReadBy(const Json& txn_answer, size_t index);
+std::vector<KeyValue> KeyValues(const Json& range_answer);
+inline int64_t Revision(const Json& answer) { return answer.contains("header") ? Number(answer["header"], "revision") : 0; }
+
+}  // namespace mlnet::daemon::etcd
