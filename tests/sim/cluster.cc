@@ -49,7 +49,7 @@ class Cluster::Rank final : public worker::Transport, public worker::ControlSink
   Rank(Cluster& cluster, int number, worker::Inbox inbox, const worker::EngineConfig& config)
       : cluster_(cluster), number_(number), inbox_(std::move(inbox)), engine(config, *this, *this) {}
 
-  Result<void> Send(int, std::span<const std::byte> packets, size_t packet_bytes) override {
+  Result<void> Send(size_t, std::span<const std::byte> packets, size_t packet_bytes) override {
     for (size_t at = 0; at < packets.size(); at += packet_bytes) {
       cluster_.SendUp(number_, packets.subspan(at, std::min(packet_bytes, packets.size() - at)));
     }
@@ -88,12 +88,13 @@ Cluster::Cluster(const ClusterOptions& options)
   config.world_size = options_.ranks;
   config.timeout_ns = options_.timeout_ns;
   config.window_first = options_.window_first;
-  config.aggregator = "192.0.2.100:28012";
+  worker::TreeConfig& tree = config.trees[0];
+  tree.aggregator = "192.0.2.100:28012";
   config.small_bytes = options_.small_bytes;
   uint32_t cell_base = 0;
   for (const uint8_t pool : Pools()) {
     const uint8_t log2_slots = Log2Slots(pool);
-    (MLNET_STREAM(pool) == 0 ? config.pools : config.fixups)[MLNET_CLASS(pool)] = {true, log2_slots, cell_base,
+    (MLNET_STREAM(pool) == 0 ? tree.pools : tree.fixups)[MLNET_CLASS(pool)] = {true, log2_slots, cell_base,
                                                                                    options_.first_seq};
     cell_base += 2U << log2_slots;
   }
@@ -103,7 +104,7 @@ Cluster::Cluster(const ClusterOptions& options)
     auto inbox = worker::Inbox::Open(host.InboxFd(job_), host.WakeFd(job_), host.RingFd(job_, local), local);
     EXPECT_TRUE(inbox.has_value()) << inbox.error().ToString();
     config.rank = r;
-    config.child = static_cast<uint8_t>(r);
+    tree.child = static_cast<uint8_t>(r);
     ranks_.push_back(std::make_unique<Rank>(*this, r, std::move(*inbox), config));
   }
 }
