@@ -23,14 +23,14 @@ const volatile struct mlnet_cfg ml_cfg = {
 };
 
 /* What a retry of something complete gets: the sum if the packet can carry it. Lock held. */
-static __always_inline enum mlnet_verdict set_answer(struct mlnet_set *set, struct mlnet_words *words,
-						     const struct pkt *p, struct reply *reply)
+static __always_inline enum mlnet_verdict set_answer(struct mlnet_set *set, struct mlnet_words *words, struct pkt *p,
+						     struct trailer_words *t, struct reply *reply)
 {
 	if (!pkt_has_room(p)) {
 		reply->type = MLNET_T_RESEND;
 		return MLNET_V_ASK_RESEND;
 	}
-	result_write(p, set, words);
+	result_write(p, set, words, t);
 	if (set->state != MLNET_SET_UNSENT)
 		return MLNET_V_RESEND_RESULT;
 	set->state = MLNET_SET_COMPLETE;
@@ -38,14 +38,14 @@ static __always_inline enum mlnet_verdict set_answer(struct mlnet_set *set, stru
 }
 
 /* Rule 4: the completing packet carries the sum, or asks its sender for one that can. Lock held. */
-static __always_inline enum mlnet_verdict set_complete(struct mlnet_set *set, struct mlnet_words *words,
-						       const struct pkt *p, struct reply *reply)
+static __always_inline enum mlnet_verdict set_complete(struct mlnet_set *set, struct mlnet_words *words, struct pkt *p,
+						       struct trailer_words *t, struct reply *reply)
 {
 	if (p->op != MLNET_OP_ADD64 && p->op != MLNET_OP_ADD32 && p->blocks)
 		set->check = words_sum(p, words);
 	if (pkt_has_room(p)) {
 		set->state = MLNET_SET_COMPLETE;
-		result_write(p, set, words);
+		result_write(p, set, words, t);
 		return MLNET_V_SUM_COMPLETE_TX;
 	}
 	set->state = MLNET_SET_UNSENT;
@@ -56,7 +56,7 @@ static __always_inline enum mlnet_verdict set_complete(struct mlnet_set *set, st
 /* Everything that happens under the slot's lock. */
 static __always_inline enum mlnet_verdict slot_take(struct mlnet_slot *slot, struct mlnet_words *words,
 						    __u32 set_index, const struct mlnet_node *node,
-						    const struct pkt *p, const struct trailer_words *t,
+						    struct pkt *p, struct trailer_words *t,
 						    __u64 sum, __u64 slots, __u64 *now_ns, struct reply *reply)
 {
 	struct mlnet_set *set = &slot->set[set_index], *other = &slot->set[set_index ^ 1];
@@ -79,7 +79,7 @@ static __always_inline enum mlnet_verdict slot_take(struct mlnet_slot *slot, str
 	}
 	set->proved |= bit;
 	if (set->state == MLNET_SET_COMPLETE || set->state == MLNET_SET_UNSENT)
-		return set_answer(set, words, p, reply);
+		return set_answer(set, words, p, t, reply);
 	if (set->contributed & bit) {
 		reply->type = MLNET_T_HELD;
 		reply->bitmap = node->members & ~set->contributed;
@@ -88,7 +88,7 @@ static __always_inline enum mlnet_verdict slot_take(struct mlnet_slot *slot, str
 	set_contribute(set, words, p, t, sum);
 	*now_ns -= set->first_ns;
 	if ((set->contributed & node->members) == node->members)
-		return set_complete(set, words, p, reply);
+		return set_complete(set, words, p, t, reply);
 	return is_first ? MLNET_V_SUM_FIRST : MLNET_V_SUM_ADD;
 }
 
@@ -107,15 +107,17 @@ static __always_inline void link_sample(struct mlnet_link *link, __u64 now_ns, _
 	link->lag_count++;
 }
 
+/* What leaves, and what ranks of this host get without any wire. */
 static __always_inline enum mlnet_verdict emit(struct xdp_md *ctx, const struct pkt *p,
-					       const struct mlnet_node *node, struct reply *reply,
-					       enum mlnet_verdict verdict)
+					       const struct mlnet_node *node, const struct trailer_words *t,
+					       struct reply *reply, enum mlnet_verdict verdict)
 {
 	switch (verdict) {
 	case MLNET_V_SUM_COMPLETE_TX:
-		return result_send_all(ctx, p, node, 0);
 	case MLNET_V_SUM_SENT_LATE:
-		return result_send_all(ctx, p, node, 1);
+		if (node->flags & MLNET_NODE_DELIVER)
+			result_deliver(p, node, t);
+		return result_send_all(ctx, p, node, verdict == MLNET_V_SUM_SENT_LATE);
 	case MLNET_V_RESEND_RESULT:
 		return result_send_one(p, node);
 	case MLNET_V_MISMATCH:
@@ -170,7 +172,7 @@ static __always_inline enum mlnet_verdict contribution(struct xdp_md *ctx, struc
 
 	if (is_sampled && verdict >= MLNET_V_SUM_FIRST && verdict <= MLNET_V_SUM_COMPLETE_UNSENT)
 		link_sample(link, now_ns, lag_ns);
-	return emit(ctx, p, node, &reply, verdict);
+	return emit(ctx, p, node, &t, &reply, verdict);
 }
 
 static __always_inline enum mlnet_verdict from_parent(const struct pkt *p, const struct mlnet_node *node)
@@ -197,9 +199,9 @@ static __always_inline enum mlnet_verdict ingress(struct xdp_md *ctx, struct pkt
 	verdict = pkt_parse(ctx, p);
 	if (verdict)
 		return verdict;
-	node = node_find(p->job);
+	node = node_find(p->job, p->tree);
 	if (!node)
-		return MLNET_V_DROP_UNKNOWN_JOB;
+		return p->tree < MLNET_TREES_MAX ? MLNET_V_DROP_UNKNOWN_JOB : MLNET_V_DROP_NO_POOL;
 	verdict = node_admit(p, node);
 	if (verdict)
 		return verdict;
@@ -248,7 +250,7 @@ static __always_inline int egress(struct xdp_md *ctx)
 	if ((void *)(meta + 1) > data || meta->magic != MLNET_FAN_MAGIC || (void *)(ip + 1) > data_end)
 		return XDP_PASS;
 	state = bpf_map_lookup_elem(&ml_fan_state, &zero);
-	node = node_find(meta->job);
+	node = node_find(meta->job, meta->tree);
 	if (!state || !node)
 		return XDP_DROP;
 	if (state->current_id == meta->broadcast_id) {
