@@ -244,7 +244,7 @@ void DaemonLab::Contribute(const std::string& host, const Joined& joined, uint64
 int DaemonLab::NumInnerMaps(const std::string& host) const {
   int count = 0;
   for (const char* name : {"ml_jobs", "ml_words", "ml_inboxes", "ml_wakes", "ml_rings", "ml_fans"}) {
-    const Fd map(bpf_obj_get((PinPath(host) + "/v1/maps/" + name).c_str()));
+    const Fd map(bpf_obj_get((PinPath(host) + "/v" + std::to_string(MLNET_ABI_VERSION) + "/maps/" + name).c_str()));
     EXPECT_TRUE(map) << name;
     // The tests never use more than a few ids; the lowest are given first.
     for (uint32_t key = 0, id = 0; key < 128; ++key) count += bpf_map_lookup_elem(map.get(), &key, &id) == 0;

@@ -65,6 +65,8 @@ class Daemon : private rpc::ServerHandler {
   bool PlanIfFull(const control::JobView& view);
   bool InstallIfNeeded(const control::JobView& view);
   bool FinishPreparing(const control::JobView& view);
+  void ProbeGroup(const control::JobView& view, uint64_t nonce);
+  bool Serve(const control::JobView& view);
   bool EndIfBroken(const control::JobView& view);
   void Uninstall(const std::string& name);
   void ServeSessions();

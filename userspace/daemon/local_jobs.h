@@ -59,6 +59,10 @@ class LocalJobs {
     control::IdPool words, inboxes, rings, fans, stats;
   };
   Result<std::shared_ptr<Holding>> Take(const control::Plan& plan) const;
+  std::vector<mlnet_node> Nodes(const control::Plan& plan, const control::HostIds& ids, bool multicast) const;
+  datapath::HostJobSpec SpecOf(const control::Plan& plan, const control::HostIds& ids) const;
+  mlnet_stats StatsOf(const LocalJob& job) const;
+  control::Json LagOf(const LocalJob& job, size_t tree) const;
 
   const datapath::Program& program_;
   const Ifaces& ifaces_;

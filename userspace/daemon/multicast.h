@@ -26,6 +26,7 @@ struct Ping {
   uint16_t port = 0;
   uint16_t job = 0;
   uint16_t epoch = 0;
+  uint8_t tree = 0;
   uint64_t nonce = 0;
 };
 Result<void> SendPing(const Ping& ping);
