@@ -221,7 +221,8 @@ void DaemonLab::Contribute(const std::string& host, const Joined& joined, uint64
   header.op_wire = wire::OpWire(MLNET_OP_ADD64, MLNET_WIRE_INT64);
   header.job = r["job_id"];
   header.epoch = r["epoch"];
-  header.child = r["child"];
+  const Json& tree = r["trees"][0];
+  header.child = tree["child"];
   header.words = MLNET_BLOCK_WORDS;
   header.fingerprint = fingerprint;
   wire::SetSeq(header, seq);
@@ -235,7 +236,7 @@ void DaemonLab::Contribute(const std::string& host, const Joined& joined, uint64
     sockaddr_in to{};
     to.sin_family = AF_INET;
     to.sin_port = htons(r["port"].get<uint16_t>());
-    inet_pton(AF_INET, r["aggregator"].get<std::string>().c_str(), &to.sin_addr);
+    inet_pton(AF_INET, tree["aggregator"].get<std::string>().c_str(), &to.sin_addr);
     EXPECT_EQ(::sendto(socket.get(), bytes.data(), bytes.size(), 0, reinterpret_cast<const sockaddr*>(&to), sizeof(to)),
               static_cast<ssize_t>(bytes.size()));
   });
