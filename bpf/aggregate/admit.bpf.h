@@ -47,14 +47,20 @@ static __always_inline enum mlnet_verdict child_admit(const struct pkt *p, const
 	return 0;
 }
 
-/* Downwards: only from the job's own parent. */
+/* Downwards: from the node above the ranks of this host, from the one above this node, or by multicast. */
 static __always_inline enum mlnet_verdict parent_admit(const struct pkt *p, const struct mlnet_node *node)
 {
-	if (!(node->flags & MLNET_NODE_DELIVER))
+	if (!(node->flags & (MLNET_NODE_DELIVER | MLNET_NODE_INNER)))
 		return MLNET_V_DROP_UNKNOWN_JOB;
-	if (p->saddr_be != node->parent_be)
-		return MLNET_V_DROP_NOT_PARENT;
-	return 0;
+	if (p->saddr_be == node->parent_be || (node->flags & MLNET_NODE_INNER && p->saddr_be == node->up_be))
+		return 0;
+	return p->type == MLNET_T_RESULT && p->saddr_be == node->root_be ? 0 : MLNET_V_DROP_NOT_PARENT;
+}
+
+/* Whether it comes from the node above this one, and not from this one to the ranks of its host. */
+static __always_inline int pkt_is_from_above(const struct pkt *p, const struct mlnet_node *node)
+{
+	return (node->flags & MLNET_NODE_INNER) && p->saddr_be != node->local_be;
 }
 
 #endif /* MLNET_AGGREGATE_ADMIT_BPF_H */

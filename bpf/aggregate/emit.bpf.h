@@ -37,21 +37,19 @@ static __always_inline void header_store(void *data, __u64 h0, __u64 h1, __u64 h
 }
 
 /*
- * The finished sum of `set` over this packet's payload; `t` is its trailer.
+ * What `set` holds over this packet's payload, as the packet that `h0` and `h1` make it; `t` is its trailer.
  * REQUIRES: lock held, the packet has room (pkt_has_room).
  */
-static __always_inline void result_write(struct pkt *p, struct mlnet_set *set, struct mlnet_words *words,
-					 struct trailer_words *t)
+static __always_inline void sum_write(struct pkt *p, struct mlnet_set *set, struct mlnet_words *words,
+				      struct trailer_words *t, __u64 h0, __u64 h1)
 {
-	__u64 h0 = h0_with_type(p->h0, MLNET_T_RESULT);
-	__u64 h1 = h1_with(p->h1, MLNET_CHILD_ALL, set->flags);
-
-	t->bitmap = set->contributed;
+	/* No other operation's S is the sum of the contributions' S. */
+	if (p->op != MLNET_OP_ADD64 && p->op != MLNET_OP_ADD32 && p->blocks)
+		set->check = words_sum(p, words);
 	t->weight = set->weight;
 	t->e0 = ld64(set->exps);
 	t->e1 = ld64(set->exps + 8);
 	t->e2 = ld48(set->exps + 16);
-	p->flags = set->flags;
 	if (!set->has_words && p->blocks) { /* nobody had data: the sum is zero */
 		words_clear(p, words);
 		set->has_words = 1;
@@ -61,9 +59,38 @@ static __always_inline void result_write(struct pkt *p, struct mlnet_set *set, s
 	trailer_store(p->trailer, t, set->check + check_mix(h0, h1, p->h2, t));
 }
 
+/* The finished sum. */
+static __always_inline void result_write(struct pkt *p, struct mlnet_set *set, struct mlnet_words *words,
+					 struct trailer_words *t)
+{
+	t->bitmap = set->contributed;
+	p->flags = set->flags;
+	sum_write(p, set, words, t, h0_with_type(p->h0, MLNET_T_RESULT), h1_with(p->h1, MLNET_CHILD_ALL, set->flags));
+}
+
+/* The partial sum of an inner node, as its contribution to the node above. */
+static __always_inline void partial_write(struct pkt *p, struct mlnet_set *set, struct mlnet_words *words,
+					  const struct mlnet_node *node, struct trailer_words *t)
+{
+	__u8 flags = set->flags;
+
+	if (p->words && !set->weight)
+		flags |= MLNET_F_NO_DATA;
+	if (p->words && !p->blocks)
+		flags |= MLNET_F_NO_PAYLOAD;
+	t->bitmap = 0;
+	sum_write(p, set, words, t, h0_with_type(p->h0, MLNET_T_CONTRIB), h1_with(p->h1, node->up_child, flags));
+}
+
 static __always_inline int pkt_has_room(const struct pkt *p)
 {
 	return p->blocks || !p->words;
+}
+
+/* A partial sum without data fits any packet. */
+static __always_inline int pkt_fits_partial(const struct pkt *p, const struct mlnet_set *set)
+{
+	return pkt_has_room(p) || !set->weight;
 }
 
 /* Back to the sender, without payload. */
@@ -180,6 +207,42 @@ static __always_inline enum mlnet_verdict result_send_all(struct xdp_md *ctx, co
 		return MLNET_V_UNDECIDED;
 	bpf_redirect_map(fan, 0, 0);
 	return is_late ? MLNET_V_SUM_SENT_LATE_FAN : MLNET_V_SUM_COMPLETE_FAN;
+}
+
+/* A result from above to the child hosts. */
+static __always_inline enum mlnet_verdict result_send_down(struct xdp_md *ctx, const struct pkt *p,
+							   const struct mlnet_node *node)
+{
+	__u32 fan_id = node->fan_id, child, key;
+	void *fan = bpf_map_lookup_elem(&ml_fans, &fan_id);
+	struct mlnet_link *link;
+
+	if (node->n_fan > 1)
+		return result_fan(ctx, p, node, fan) ? MLNET_V_RESULT_DOWN_FAN : MLNET_V_UNDECIDED;
+	child = masked(node->fan_child[0], MLNET_CHILDREN_MAX - 1);
+	key = node->link_base + child;
+	link = bpf_map_lookup_elem(&ml_links, &key);
+	if (!link)
+		return MLNET_V_UNDECIDED;
+	frame_address(p->data, nic_mac(p, node), link->mac, node->addr_be, node->child_addr_be[child], node->port_be,
+		      pkt_udp_bytes(p));
+	return MLNET_V_RESULT_DOWN_TX;
+}
+
+/* The partial sum to the node above. */
+static __always_inline enum mlnet_verdict partial_send(const struct pkt *p, const struct mlnet_node *node, int is_again)
+{
+	__u32 fan_id = node->fan_id;
+	void *fan = bpf_map_lookup_elem(&ml_fans, &fan_id);
+
+	frame_address(p->data, nic_mac(p, node), mac_get(node->up_mac), node->addr_be, node->up_be, node->port_be,
+		      pkt_udp_bytes(p));
+	if (!pkt_is_local(p, node))
+		return is_again ? MLNET_V_PARTIAL_AGAIN_TX : MLNET_V_PARTIAL_TX;
+	if (!fan)
+		return MLNET_V_UNDECIDED;
+	bpf_redirect_map(fan, 0, 0);
+	return is_again ? MLNET_V_PARTIAL_AGAIN_REDIRECT : MLNET_V_PARTIAL_REDIRECT;
 }
 
 #endif /* MLNET_AGGREGATE_EMIT_BPF_H */

@@ -149,6 +149,11 @@ void BpfHost::FillNode(const JobSpec& spec, const JobMaps& maps, mlnet_node& nod
   node.addr_be = spec.aggregator_be;
   node.local_be = spec.local_be;
   node.parent_be = spec.local_be != 0 ? spec.local_be : spec.aggregator_be;
+  node.root_be = spec.root_be != 0 ? spec.root_be : spec.aggregator_be;
+  node.up_be = spec.up_be;
+  node.up_child = spec.up_child;
+  std::memcpy(node.up_mac, spec.up_mac.data(), spec.up_mac.size());
+  node.forward_ns = spec.forward_ns;
   node.group_be = spec.group_be;
   node.inbox_id = node.fan_id = node.stats_id = maps.stats_id;
   if ((spec.group_be & kNetmaskClassD) == kNetmaskClassD) GroupMac(spec.group_be, node.group_mac);

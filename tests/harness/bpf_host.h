@@ -34,6 +34,11 @@ struct JobSpec {
   uint8_t tree = 0;
   uint8_t num_trees = 1;  // of the job, each with the same pools
   uint32_t local_be = 0;  // a host with ranks that sums itself: where these send to
+  uint32_t root_be = 0;   // 0: aggregator_be
+  uint32_t up_be = 0;     // inner: the node above, and the own index there
+  uint8_t up_child = 0;
+  Mac up_mac{};
+  uint32_t forward_ns = 0;
 };
 
 struct RunResult {

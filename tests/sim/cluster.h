@@ -23,6 +23,7 @@ struct ClusterOptions {
   int hosts = 0;  // worker hosts; 0: one per rank. Rank r runs on host r mod hosts
   int trees = 1;  // each with a root of its own
   bool workers_sum = false;  // roots are worker hosts, in turn; else hosts without ranks
+  bool combines = false;     // hosts of several ranks are inner nodes
   bool is_multicast = true;
   uint8_t log2_slots = 5;
   std::vector<uint8_t> classes{0};
@@ -71,6 +72,14 @@ class Cluster {
   void SetUpHosts();
   void SetUpSlots();
   test::JobSpec JobOf(int host, int tree) const;
+  std::vector<int> RanksOf(int host) const;
+  bool IsInner(int host, int tree) const;
+  /// Child at the root: a rank, or -1 and the inner node of a host.
+  struct Child {
+    int rank, host;
+  };
+  std::vector<Child> RootChildren(int tree) const;
+  int ChildOf(int rank, int tree) const;
   worker::TreeConfig TreeOf(int tree) const;
   int RootOf(int tree) const { return options_.workers_sum ? tree % num_hosts_ : num_hosts_ + tree; }
   static uint32_t IpOfHost(int host);

@@ -98,5 +98,64 @@ TEST(TreesSim, small_calls_take_the_trees_in_turn) {
   for (int t = 0; t < 3; ++t) EXPECT_EQ(cluster.RootStats(t).results, cluster.RootStats(0).results);
 }
 
+TEST(TreesSim, ranks_of_a_host_are_combined_before_its_nic) {
+  for (bool is_multicast : {true, false}) {
+    for (bool workers_sum : {false, true}) {
+      SCOPED_TRACE(testing::Message() << (workers_sum ? "workers" : "spare hosts") << ", "
+                                      << (is_multicast ? "multicast" : "unicast"));
+      Cluster cluster({.ranks = 12, .hosts = 3, .trees = workers_sum ? 3 : 1, .workers_sum = workers_sum,
+                       .combines = true, .is_multicast = is_multicast});
+      CheckFloats(cluster, kLarge, 12);
+      EXPECT_EQ(cluster.Stats(0).retransmits, 0u);
+      if (workers_sum) continue;
+      const mlnet_stats root = cluster.RootStats(0);
+      EXPECT_EQ(root.contributions, 3 * root.results) << "one packet a host";
+    }
+  }
+}
+
+TEST(TreesSim, combining_keeps_the_bits_and_every_contribution_counts_once_under_all_faults) {
+  const uint64_t seed = Seed(21);
+  for (bool is_multicast : {true, false}) {
+    for (bool workers_sum : {false, true}) {
+      SCOPED_TRACE(testing::Message() << (workers_sum ? "workers" : "spare hosts") << ", "
+                                      << (is_multicast ? "multicast" : "unicast"));
+      Cluster cluster({.ranks = 8, .hosts = 3, .trees = workers_sum ? 3 : 2, .workers_sum = workers_sum,
+                       .combines = true, .is_multicast = is_multicast, .faults = OnePercentOfAll(), .seed = seed});
+      for (int round = 0; round < 3; ++round) CheckFloats(cluster, kLarge, seed + static_cast<uint64_t>(round));
+      EXPECT_GT(cluster.Stats(0).retransmits, 0u);
+      PrintTraffic(cluster);
+    }
+  }
+}
+
+TEST(TreesSim, a_rank_without_data_takes_part_in_a_partial_sum) {
+  for (const Faults& faults : {Faults{}, OnePercentOfAll()}) {
+    Cluster cluster({.ranks = 6, .hosts = 2, .combines = true, .faults = faults, .seed = Seed(31)});
+    std::vector<std::vector<uint8_t>> data(6, std::vector<uint8_t>(50'000));
+    std::mt19937_64 random(3);
+    for (int root : {0, 1, 5}) {
+      for (uint8_t& byte : data[static_cast<size_t>(root)]) byte = static_cast<uint8_t>(random());
+      const auto expected = data[static_cast<size_t>(root)];
+      Works works;
+      for (int r = 0; r < 6; ++r) {
+        auto& own = data[static_cast<size_t>(r)];
+        auto spec = Spec(worker::CollectiveKind::kBroadcast, own.data(), own.data(), own.size());
+        spec.root = root;
+        works.push_back(cluster.Submit(r, spec));
+      }
+      for (int r = 0; r < 6; ++r) works.push_back(cluster.Submit(r, Spec(worker::CollectiveKind::kBarrier, nullptr, nullptr, 0)));
+      ASSERT_TRUE(cluster.RunUntilDone());
+      ExpectDone(works);
+      for (const auto& rank : data) ASSERT_EQ(rank, expected) << "root " << root;
+    }
+  }
+}
+
+TEST(TreesSim, a_world_beyond_64_ranks_works_through_depth) {
+  Cluster cluster({.ranks = 128, .hosts = 16, .combines = true});
+  CheckFloats(cluster, 3'000, 128);
+}
+
 }  // namespace
 }  // namespace mlnet::sim

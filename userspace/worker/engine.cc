@@ -115,8 +115,10 @@ bool Engine::TakeNotices(uint64_t now_ns) {
     has_any = true;
     if (notice.type == 0) continue;  // a wake-up
     const auto tree = std::find_if(config_.trees.begin(), config_.trees.end(),
-                                   [&](const TreeConfig& t) { return t.tree == notice.tree && t.child == notice.child; });
+                                   [&](const TreeConfig& t) { return t.tree == notice.tree; });
     if (notice.epoch != config_.epoch || tree == config_.trees.end()) continue;
+    // An inner node passes on what it is told to all of its ranks.
+    if (notice.child != tree->child && notice.child != MLNET_CHILD_ALL) continue;
     Lane* lane = LaneOf(static_cast<size_t>(tree - config_.trees.begin()), MLNET_CLASS(notice.class_stream),
                         MLNET_STREAM(notice.class_stream));
     if (lane != nullptr && !lane->IsIdle()) lane->OnNotice(notice, now_ns);

@@ -41,6 +41,7 @@
 #define MLNET_NODE_AGGREGATE 0x01 /* sums here: slots and children below are valid */
 #define MLNET_NODE_DELIVER 0x02   /* has local ranks: inbox and parent below are valid */
 #define MLNET_NODE_MULTICAST 0x04 /* results leave once, to group; else one copy per host */
+#define MLNET_NODE_INNER 0x08     /* sums here, and sends the partial sum on to the node above */
 
 #define MLNET_POOLS_MAX 16 /* class + 8 * stream, as in class_stream */
 
@@ -64,13 +65,19 @@ struct mlnet_node {
 	__u32 addr_be;   /* own address as aggregator */
 	__u32 local_be;  /* the same for ranks of this host, whose packets come by a veth; 0: none */
 	__u32 group_be;  /* multicast group of results */
-	__u32 parent_be; /* where results for this host come from; the own local_be if it sums itself */
+	__u32 parent_be; /* the node above this host's ranks: the own local_be if it sums itself */
+	__u32 up_be;     /* the node above this one (inner) */
+	__u32 root_be;   /* where multicast results come from */
+	__u32 forward_ns; /* a partial sum is not forwarded again within that time (inner) */
 	__u32 inbox_id;
 	__u32 fan_id;
 	__u32 link_base;
 	__u32 stats_id;
 	__u8 group_mac[6];
 	__u8 nic_mac[6]; /* of the NIC behind fan_id: the source of what local packets become */
+	__u8 up_mac[6];  /* next hop to up_be, kept by mlnetd (inner) */
+	__u8 up_child;   /* own index at the node above (inner) */
+	__u8 pad;
 	struct mlnet_pool pools[MLNET_POOLS_MAX];
 	__u32 child_addr_be[MLNET_CHILDREN_MAX]; /* source address each child must have */
 	__u8 fan_child[MLNET_CHILDREN_MAX];      /* copy k goes to the host of this child */
@@ -86,6 +93,7 @@ enum mlnet_set_state {
 	MLNET_SET_UNSENT = 2,   /* complete; waits for a packet long enough to carry the sum (rule 4) */
 	MLNET_SET_COMPLETE = 3, /* complete and sent at least once */
 	MLNET_SET_POISONED = 4, /* rule 6 */
+	MLNET_SET_RESULT = 5,   /* inner: the words are the result, which came from above */
 };
 
 struct mlnet_set {
@@ -93,7 +101,7 @@ struct mlnet_set {
 	__u64 contributed; /* bit per child whose words are in */
 	__u64 proved;      /* bit per child that has sent this seq, on time or late (rule 3) */
 	__u64 check;       /* sum of the contributions' S, see wire.h */
-	__u64 first_ns;    /* arrival of the first contribution */
+	__u64 first_ns;    /* arrival of the first contribution; inner, once complete: last forwarding */
 	__u32 fingerprint;
 	__u16 epoch;
 	__u16 weight;
@@ -176,7 +184,7 @@ struct mlnet_fan_state {
 };
 
 MLNET_STATIC_ASSERT(sizeof(struct mlnet_pool) == 16, "pool layout");
-MLNET_STATIC_ASSERT(sizeof(struct mlnet_node) == 16 + 8 * 4 + 12 + 4 + 256 + 256 + 64 + 64 + 256,
+MLNET_STATIC_ASSERT(sizeof(struct mlnet_node) == 16 + 11 * 4 + 20 + 256 + 256 + 64 + 64 + 256,
 		    "node layout");
 MLNET_STATIC_ASSERT(sizeof(struct mlnet_set) == 80, "set layout");
 MLNET_STATIC_ASSERT(sizeof(struct mlnet_slot) == 168, "slot layout");
