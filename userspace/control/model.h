@@ -53,14 +53,15 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobSpec, slots, classes, multica
                                                 rto_max_us, window_first)
 
 struct PlanChild {
-  int rank = 0;  // child index = rank
+  int rank = 0;
   std::string host;
   std::string iface;
   std::string address;
+  std::string local_address;  // of the host's own aggregator; empty: it has none
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PlanChild, rank, host, iface, address)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PlanChild, rank, host, iface, address, local_address)
 
-/// One node that sums, and all ranks below it.
+/// The root of a tree; what is below it follows from the children of the plan (plan.h).
 struct PlanTree {
   std::string aggregator;  // host
   std::string iface;
@@ -79,7 +80,7 @@ struct Plan {
   uint32_t blocks = 0;
   uint32_t log2_slots = 0;
   uint32_t classes = 0;
-  std::vector<PlanChild> children;  // by child index
+  std::vector<PlanChild> children;  // by rank
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Plan, job_id, epoch, port, trees, group, blocks, log2_slots, classes, children)
 

@@ -26,14 +26,20 @@ struct HostIds {
 };
 using Mac = std::array<uint8_t, 6>;
 
+/// Link addresses that a node needs.
+struct HostMacs {
+  Mac nic{};  // of the NIC that it sends by
+  Mac up{};   // of the next hop to the node above (inner)
+};
+
 /// Ranks on `host`, ascending: local index -> rank.
 std::vector<int> LocalRanks(const Plan& plan, const std::string& host);
 
 /// Cells of the job's inbox on a worker host, of all trees.
 uint32_t InboxCells(const Plan& plan);
 
-/// What `host` does in tree `tree`; `nic_mac` of the NIC that it sums on.
-mlnet_node MakeNode(const Plan& plan, size_t tree, const std::string& host, const HostIds& ids, const Mac& nic_mac,
+/// What `host` does in tree `tree`.
+mlnet_node MakeNode(const Plan& plan, size_t tree, const std::string& host, const HostIds& ids, const HostMacs& macs,
                     bool multicast);
 
 /// Link address of an IPv4 multicast group given in network order.

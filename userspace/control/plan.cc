@@ -155,7 +155,7 @@ Result<PlanChild> PlaceMember(const PlanInput& in, const MemberRecord& member, P
                "set the same datapath.port on all hosts");
   }
   if (auto ok = CheckPacketSize(*host, *iface, plan); !ok) return tl::make_unexpected(ok.error());
-  return PlanChild{member.rank, member.host, iface->name, iface->address};
+  return PlanChild{member.rank, member.host, iface->name, iface->address, host->local_address};
 }
 
 }  // namespace
@@ -214,6 +214,35 @@ std::vector<std::string> WorkerHosts(const Plan& plan) {
     if (std::find(hosts.begin(), hosts.end(), child.host) == hosts.end()) hosts.push_back(child.host);
   }
   return hosts;
+}
+
+bool IsInner(const Plan& plan, size_t tree, const std::string& host) {
+  if (plan.trees[tree].aggregator == host) return false;
+  const auto is_here = [&](const PlanChild& c) { return c.host == host && !c.local_address.empty(); };
+  return std::count_if(plan.children.begin(), plan.children.end(), is_here) > 1;
+}
+
+std::vector<TreeChild> RootChildren(const Plan& plan, size_t tree) {
+  std::vector<TreeChild> children;
+  for (const PlanChild& rank : plan.children) {
+    const auto of_host = std::find_if(children.begin(), children.end(), [&](const auto& c) { return c.host == rank.host; });
+    if (of_host != children.end() && IsInner(plan, tree, rank.host)) of_host->ranks.push_back(rank.rank);
+    else children.push_back({{rank.rank}, rank.host, rank.address});
+  }
+  return children;
+}
+
+uint8_t ChildIndexOf(const Plan& plan, size_t tree, int rank) {
+  const std::string& host = plan.children[static_cast<size_t>(rank)].host;
+  if (IsInner(plan, tree, host)) {
+    return static_cast<uint8_t>(std::count_if(plan.children.begin(), plan.children.begin() + rank,
+                                              [&](const PlanChild& c) { return c.host == host; }));
+  }
+  const auto children = RootChildren(plan, tree);
+  const auto own = std::find_if(children.begin(), children.end(), [&](const TreeChild& c) {
+    return std::find(c.ranks.begin(), c.ranks.end(), rank) != c.ranks.end();
+  });
+  return static_cast<uint8_t>(own - children.begin());
 }
 
 bool Sums(const Plan& plan, const std::string& host) {

@@ -54,6 +54,18 @@ std::vector<std::string> WorkerHosts(const Plan& plan);
 
 bool Involves(const Plan& plan, const std::string& host);
 
+/// Who sends to the root of a tree: a rank, or the inner node of a host, which combines its ranks.
+struct TreeChild {
+  std::vector<int> ranks;
+  std::string host;
+  std::string address;
+};
+std::vector<TreeChild> RootChildren(const Plan& plan, size_t tree);
+/// Whether the host's own node combines its ranks in this tree: where there are several and it is not the root.
+bool IsInner(const Plan& plan, size_t tree, const std::string& host);
+/// Index of a rank at the node that it sends to.
+uint8_t ChildIndexOf(const Plan& plan, size_t tree, int rank);
+
 /// Whether the host is the root of a tree; the first tree's decides what all wait for.
 bool Sums(const Plan& plan, const std::string& host);
 /// Hosts with ranks, then those that only sum.

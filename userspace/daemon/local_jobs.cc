@@ -3,7 +3,10 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+
 #include "control/plan.h"
+#include "datapath/neighbour.h"
 #include "datapath/stats.h"
 #include "wire/verdicts.h"
 
@@ -28,7 +31,7 @@ class Holding {
   Holding(std::shared_ptr<LocalJobs::Pools> pools, const Plan& plan)
       : pools_(std::move(pools)), slots_(control::SlotsOf(plan.log2_slots, plan.classes)), links_(static_cast<uint32_t>(plan.children.size())) {
     ids.trees.resize(plan.trees.size());
-    roots_.resize(plan.trees.size());
+    nodes_.resize(plan.trees.size());
   }
   Holding(const Holding&) = delete;
   Holding& operator=(const Holding&) = delete;
@@ -36,8 +39,8 @@ class Holding {
   ~Holding() {
     for (size_t t = 0; t < ids.trees.size(); ++t) {
       const control::TreeIds& tree = ids.trees[t];
-      if (roots_[t].has_slots) pools_->slots.Give(tree.slot_base, slots_);
-      if (roots_[t].has_links) pools_->links.Give(tree.link_base, links_);
+      if (nodes_[t].has_slots) pools_->slots.Give(tree.slot_base, slots_);
+      if (nodes_[t].has_links) pools_->links.Give(tree.link_base, links_);
       for (const uint32_t id : tree.words) pools_->words.Give(id);
       if (tree.fan != 0) pools_->fans.Give(tree.fan);
       if (tree.stats != 0) pools_->stats.Give(tree.stats);
@@ -47,16 +50,16 @@ class Holding {
   }
 
   /// Each says what ran out; what was taken before goes back with the holding.
-  const char* TakeRoot(const Plan& plan, size_t t) {
+  const char* TakeNode(const Plan& plan, size_t t) {
     control::TreeIds& tree = ids.trees[t];
     const auto slot_base = pools_->slots.Take(slots_);
     if (!slot_base) return "slots";
     tree.slot_base = *slot_base;
-    roots_[t].has_slots = true;
+    nodes_[t].has_slots = true;
     const auto link_base = pools_->links.Take(links_);
     if (!link_base) return "link entries";
     tree.link_base = *link_base;
-    roots_[t].has_links = true;
+    nodes_[t].has_links = true;
     for (uint32_t i = 0; i < NumPools(plan); ++i) {
       if (!TakeInto(pools_->words, tree.words.emplace_back())) return "word maps";
     }
@@ -74,7 +77,7 @@ class Holding {
   HostIds ids;
 
  private:
-  struct Root {
+  struct Node {
     bool has_slots = false, has_links = false;
   };
   static bool TakeInto(IdPool& pool, uint32_t& id) {
@@ -85,7 +88,7 @@ class Holding {
 
   std::shared_ptr<LocalJobs::Pools> pools_;
   uint32_t slots_, links_;
-  std::vector<Root> roots_;  // by tree
+  std::vector<Node> nodes_;  // by tree
 };
 
 LocalJobs::LocalJobs(const datapath::Program& program, const Ifaces& ifaces, std::string host)
@@ -96,9 +99,9 @@ Result<std::shared_ptr<Holding>> LocalJobs::Take(const Plan& plan) const {
   const size_t num_ranks = LocalRanks(plan, host_).size();
   const char* lacking = nullptr;
   for (size_t t = 0; t < plan.trees.size() && lacking == nullptr; ++t) {
-    const bool is_root = plan.trees[t].aggregator == host_;
-    if (is_root || num_ranks > 0) lacking = holding->TakeStats(t);
-    if (lacking == nullptr && is_root) lacking = holding->TakeRoot(plan, t);
+    const bool sums = plan.trees[t].aggregator == host_ || IsInner(plan, t, host_);
+    if (sums || num_ranks > 0) lacking = holding->TakeStats(t);
+    if (lacking == nullptr && sums) lacking = holding->TakeNode(plan, t);
   }
   if (lacking == nullptr && num_ranks > 0) lacking = holding->TakeWorker(num_ranks);
   if (lacking != nullptr) {
@@ -110,9 +113,42 @@ Result<std::shared_ptr<Holding>> LocalJobs::Take(const Plan& plan) const {
 std::vector<mlnet_node> LocalJobs::Nodes(const Plan& plan, const HostIds& ids, bool multicast) const {
   std::vector<mlnet_node> nodes;
   for (size_t t = 0; t < plan.trees.size(); ++t) {
-    nodes.push_back(MakeNode(plan, t, host_, ids, ifaces_.MacOf(plan.trees[t].iface), multicast));
+    control::HostMacs macs{ifaces_.MacOf(IfaceOf(plan, t)), {}};
+    if (IsInner(plan, t, host_)) macs.up = datapath::NextHopMac(plan.trees[t].address).value_or(control::Mac{});
+    nodes.push_back(MakeNode(plan, t, host_, ids, macs, multicast));
   }
   return nodes;
+}
+
+// The NIC that this host uses in a tree: as its root, or as one of the hosts below.
+std::string LocalJobs::IfaceOf(const Plan& plan, size_t tree) const {
+  if (plan.trees[tree].aggregator == host_) return plan.trees[tree].iface;
+  const auto ranks = LocalRanks(plan, host_);
+  return ranks.empty() ? "" : plan.children[static_cast<size_t>(ranks.front())].iface;
+}
+
+std::vector<std::string> LocalJobs::UnknownHops(const Plan& plan) const {
+  std::vector<std::string> unknown;
+  for (size_t t = 0; t < plan.trees.size(); ++t) {
+    const std::string& root = plan.trees[t].address;
+    if (IsInner(plan, t, host_) && !datapath::NextHopMac(root)) unknown.push_back(root);
+  }
+  return unknown;
+}
+
+void LocalJobs::RefreshHops() {
+  for (auto& [name, job] : jobs_) {
+    std::vector<mlnet_node> nodes = Nodes(job.plan, job.holding->ids, job.is_multicast);
+    bool has_changed = false;
+    for (size_t t = 0; t < nodes.size(); ++t) {
+      constexpr control::Mac kUnknown{};
+      const mlnet_node& now = job.kernel->node(t);
+      if (std::equal(kUnknown.begin(), kUnknown.end(), nodes[t].up_mac)) std::copy_n(now.up_mac, 6, nodes[t].up_mac);
+      has_changed |= !std::equal(now.up_mac, now.up_mac + 6, nodes[t].up_mac);
+    }
+    if (!has_changed) continue;
+    if (auto ok = job.kernel->SetNodes(std::move(nodes)); !ok) spdlog::warn("job {}: {}", name, ok.error().ToString());
+  }
 }
 
 datapath::HostJobSpec LocalJobs::SpecOf(const Plan& plan, const HostIds& ids) const {
@@ -131,7 +167,7 @@ datapath::HostJobSpec LocalJobs::SpecOf(const Plan& plan, const HostIds& ids) co
     for (size_t i = 0; i < of.words.size(); ++i) {
       tree.words.push_back({of.words[i], 2u << control::PoolOf(plan, static_cast<uint32_t>(i)).log2_slots});
     }
-    tree.fan_ifindex = ifaces_.Ifindex(plan.trees[t].iface);
+    tree.fan_ifindex = ifaces_.Ifindex(IfaceOf(plan, t));
     spec.trees.push_back(std::move(tree));
   }
   return spec;
@@ -185,6 +221,7 @@ LocalJob* LocalJobs::Find(const std::string& name) {
 }
 
 Result<void> LocalJobs::UseMulticast(LocalJob& job) {
+  job.is_multicast = true;
   return job.kernel->SetNodes(Nodes(job.plan, job.holding->ids, /*multicast=*/true));
 }
 
@@ -192,11 +229,12 @@ uint32_t LocalJobs::SlotsFree() const { return pools_->slots.LongestFree(); }
 
 Json LocalJobs::LagOf(const LocalJob& job, size_t tree) const {
   Json lag = Json::array();
-  for (size_t child = 0; child < job.plan.children.size(); ++child) {
+  const auto children = RootChildren(job.plan, tree);
+  for (size_t child = 0; child < children.size(); ++child) {
     const auto link = datapath::ReadLink(program_, job.holding->ids.trees[tree].link_base + static_cast<uint32_t>(child));
     if (!link) continue;
     const double mean_us = link->lag_count == 0 ? 0.0 : static_cast<double>(link->lag_ns) / static_cast<double>(link->lag_count) / 1e3;
-    lag.push_back({{"tree", tree}, {"child", child}, {"rank", job.plan.children[child].rank}, {"samples", link->lag_count},
+    lag.push_back({{"tree", tree}, {"child", child}, {"rank", children[child].ranks.front()}, {"ranks", children[child].ranks}, {"samples", link->lag_count},
                    {"mean_us", mean_us}, {"last_ns", link->last_ns}});
   }
   return lag;

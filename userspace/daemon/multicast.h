@@ -21,7 +21,7 @@ class Membership {
 };
 
 struct Ping {
-  std::string group;
+  std::string group;  // or a single host
   std::string from;  // own address: the NIC that it leaves by
   uint16_t port = 0;
   uint16_t job = 0;

@@ -53,17 +53,26 @@ Fd WatchProcess(int epoll, pid_t pid) {
 Json TreeForRank(const control::Plan& plan, size_t tree, int rank, const mlnet_node& node) {
   const control::PlanTree& of = plan.trees[tree];
   const control::PlanChild& child = plan.children[static_cast<size_t>(rank)];
-  Json pools = Json::array();
+  const bool is_local = of.aggregator == child.host || IsInner(plan, tree, child.host);
+  Json pools = Json::array(), children = Json::array(), above = Json::array();
   for (uint32_t i = 0; i < NumPools(plan); ++i) {
     const control::PoolSize size = control::PoolOf(plan, i);
     pools.push_back({{"class", MLNET_CLASS(size.class_stream)}, {"stream", MLNET_STREAM(size.class_stream)},
                      {"log2_slots", size.log2_slots}, {"cell_base", node.pools[size.class_stream].cell_base}});
   }
+  for (const control::TreeChild& c : RootChildren(plan, tree)) above.push_back(c.ranks);
+  if (IsInner(plan, tree, child.host)) {
+    for (const int local : LocalRanks(plan, child.host)) children.push_back(Json::array({local}));
+  } else {
+    children.swap(above);
+  }
   return {{"tree", tree},
-          {"child", rank},
+          {"child", ChildIndexOf(plan, tree, rank)},
           {"weight", of.weight},
           {"address", child.address},
-          {"aggregator", of.aggregator == child.host ? of.local_address : of.address},
+          {"aggregator", is_local ? child.local_address : of.address},
+          {"children", children},
+          {"above", above},
           {"pools", pools}};
 }
 

@@ -77,6 +77,7 @@ void Daemon::Pass() {
   if (now_ms >= next_reconcile_ms_) {
     next_reconcile_ms_ = now_ms + kReconcileEveryMs;
     ifaces_.Reconcile();
+    jobs_.RefreshHops();
     PublishHost();
   }
   for (int round = 0; round < kRoundsMax; ++round) {
@@ -186,8 +187,24 @@ bool Daemon::PlanIfFull(const JobView& view) {
   return done.has_value();
 }
 
+// A packet to each makes the kernel find out; the next pass looks again.
+void Daemon::AskForHops(const JobView& view, const std::vector<std::string>& addresses) {
+  const control::Plan& plan = view.job.plan;
+  const auto own = std::find_if(plan.children.begin(), plan.children.end(), [&](const auto& c) { return c.host == config_.host; });
+  if (own == plan.children.end()) return;
+  for (const std::string& address : addresses) {
+    auto sent = SendPing({address, own->address, plan.port, plan.job_id, plan.epoch, 0, 0});
+    if (!sent) spdlog::warn("job {}: {}", view.job.name, sent.error().ToString());
+  }
+}
+
 bool Daemon::InstallIfNeeded(const JobView& view) {
   if (jobs_.Find(view.job.name) != nullptr) return false;
+  const auto unknown = jobs_.UnknownHops(view.job.plan);
+  if (!unknown.empty()) {
+    AskForHops(view, unknown);
+    return false;
+  }
   if (auto ok = jobs_.Install(view); !ok) {
     Error error = ok.error();
     error.message = "host " + config_.host + ": " + error.message;

@@ -2,64 +2,23 @@
 #include "datapath/local_link.h"
 
 #include <arpa/inet.h>
-#include <libmnl/libmnl.h>
 #include <linux/if_link.h>
 #include <linux/neighbour.h>
-#include <linux/rtnetlink.h>
 #include <linux/veth.h>
 #include <net/if.h>
 
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <functional>
-#include <memory>
 #include <utility>
 
-#include "base/errno_error.h"
 #include "datapath/netdev.h"
+#include "datapath/netlink.h"
 
 namespace mlnet::datapath {
 namespace {
 
-// One request and its acknowledgement.
-class Request {
- public:
-  Request(uint16_t type, uint16_t flags) {
-    header_ = mnl_nlmsg_put_header(buffer_.data());
-    header_->nlmsg_type = type;
-    header_->nlmsg_flags = static_cast<uint16_t>(NLM_F_REQUEST | NLM_F_ACK | flags);
-    header_->nlmsg_seq = 1;
-  }
-  template <typename Body>
-  Body& Put() {
-    return *static_cast<Body*>(mnl_nlmsg_put_extra_header(header_, sizeof(Body)));
-  }
-  nlmsghdr* header() { return header_; }
-
-  Result<void> Send(const std::string& what) {
-    const std::unique_ptr<mnl_socket, int (*)(mnl_socket*)> socket(mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC),
-                                                                  mnl_socket_close);
-    if (!socket || mnl_socket_bind(socket.get(), 0, MNL_SOCKET_AUTOPID) < 0 ||
-        mnl_socket_sendto(socket.get(), header_, header_->nlmsg_len) < 0) {
-      return tl::make_unexpected(ErrnoError(what, errno));
-    }
-    std::array<char, 8192> answer;
-    const ssize_t bytes = mnl_socket_recvfrom(socket.get(), answer.data(), answer.size());
-    if (bytes < 0 || mnl_cb_run(answer.data(), static_cast<size_t>(bytes), 1, mnl_socket_get_portid(socket.get()),
-                                nullptr, nullptr) < 0) {
-      return tl::make_unexpected(ErrnoError(what, errno));
-    }
-    return {};
-  }
-
- private:
-  alignas(nlmsghdr) std::array<char, 4096> buffer_{};
-  nlmsghdr* header_;
-};
-
 Result<void> MakePair(int mtu) {
-  Request request(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL);
+  NetlinkRequest request(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL);
   nlmsghdr* header = request.header();
   request.Put<ifinfomsg>().ifi_family = AF_UNSPEC;
   mnl_attr_put_strz(header, IFLA_IFNAME, kLocalLinkOuter);
@@ -78,7 +37,7 @@ Result<void> MakePair(int mtu) {
 }
 
 Result<void> SetUp(int ifindex) {
-  Request request(RTM_NEWLINK, 0);
+  NetlinkRequest request(RTM_NEWLINK, 0);
   auto& link = request.Put<ifinfomsg>();
   link.ifi_index = ifindex;
   link.ifi_flags = link.ifi_change = IFF_UP;
@@ -92,7 +51,7 @@ Result<void> SetUp(int ifindex) {
 }
 
 Result<void> AddNeighbour(int ifindex, in_addr address, const std::array<uint8_t, 6>& mac) {
-  Request request(RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE);
+  NetlinkRequest request(RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE);
   auto& neighbour = request.Put<ndmsg>();
   neighbour.ndm_family = AF_INET;
   neighbour.ndm_ifindex = ifindex;
@@ -103,7 +62,7 @@ Result<void> AddNeighbour(int ifindex, in_addr address, const std::array<uint8_t
 }
 
 Result<void> AddRoute(int ifindex, in_addr address) {
-  Request request(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE);
+  NetlinkRequest request(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE);
   auto& route = request.Put<rtmsg>();
   route.rtm_family = AF_INET;
   route.rtm_dst_len = 32;
@@ -117,7 +76,7 @@ Result<void> AddRoute(int ifindex, in_addr address) {
 }
 
 Result<void> Remove(int ifindex) {
-  Request request(RTM_DELLINK, 0);
+  NetlinkRequest request(RTM_DELLINK, 0);
   request.Put<ifinfomsg>().ifi_index = ifindex;
   return request.Send("remove the local link");
 }

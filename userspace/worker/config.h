@@ -26,6 +26,8 @@ struct TreeConfig {
   uint8_t child = 0;    // index at the aggregator
   uint32_t weight = 1;  // share of large calls
   std::string aggregator;                           // "10.77.0.5:28012", for messages
+  std::vector<std::vector<int>> children;            // ranks behind each child of the aggregator, for messages
+  std::vector<std::vector<int>> above;               // the same of the node above it; empty: it is the root
   std::array<PoolConfig, MLNET_CLASSES_MAX> pools;   // by traffic class, stream 0
   std::array<PoolConfig, MLNET_CLASSES_MAX> fixups;  // stream 1, open where stream 0 is
 };

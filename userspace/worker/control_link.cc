@@ -70,6 +70,8 @@ std::optional<Error> TakeTrees(const rpc::Json& reply, uint16_t port, JoinReply&
     endpoints.local_address = fields.Take<std::string>("address");
     endpoints.aggregator_address = fields.Take<std::string>("aggregator");
     endpoints.port = port;
+    tree.children = fields.Take<std::vector<std::vector<int>>>("children");
+    tree.above = fields.Take<std::vector<std::vector<int>>>("above");
     if (fields.error()) return fields.error();
     if (auto error = TakePools(object, tree)) return error;
     tree.aggregator = endpoints.aggregator_address + ":" + std::to_string(port);

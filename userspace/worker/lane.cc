@@ -148,12 +148,19 @@ void Lane::FailAll(const Error& error) {
   next_timer_ns_ = next_deadline_ns_ = kNever;
 }
 
+// The bits are children of the node that answered, each with one or more ranks behind it.
 std::string Lane::WhoIsMissing() const {
-  std::string ranks;
+  const auto& children = last_notice_.child == MLNET_CHILD_ALL ? tree_.above : tree_.children;
+  std::vector<int> ranks;
   for (uint64_t left = last_notice_.bitmap; left != 0; left &= left - 1) {
-    ranks += (ranks.empty() ? "" : ", ") + std::to_string(std::countr_zero(left));
+    const auto child = static_cast<size_t>(std::countr_zero(left));
+    if (child < children.size()) ranks.insert(ranks.end(), children[child].begin(), children[child].end());
+    else ranks.push_back(static_cast<int>(child));
   }
-  return (std::popcount(last_notice_.bitmap) == 1 ? "rank " : "ranks ") + ranks;
+  std::sort(ranks.begin(), ranks.end());
+  std::string names;
+  for (const int rank : ranks) names += (names.empty() ? "" : ", ") + std::to_string(rank);
+  return (ranks.size() == 1 ? "rank " : "ranks ") + names;
 }
 
 Error Lane::TimeoutError(const Collective& collective) const {
