@@ -9,30 +9,37 @@
 #include "maps.bpf.h"
 #include "../lib/parse.bpf.h"
 
-static __always_inline struct mlnet_node *node_find(__u32 job)
+static __always_inline struct mlnet_node *node_find(__u32 job, __u32 tree)
 {
-	__u32 zero = 0;
 	void *inner = bpf_map_lookup_elem(&ml_jobs, &job);
 
-	return inner ? bpf_map_lookup_elem(inner, &zero) : NULL;
+	return inner ? bpf_map_lookup_elem(inner, &tree) : NULL;
 }
 
 /* Job and epoch; common to both directions. */
 static __always_inline enum mlnet_verdict node_admit(struct pkt *p, const struct mlnet_node *node)
 {
+	if (!node->flags)
+		return MLNET_V_DROP_NO_POOL;
 	p->node_stats_id = node->stats_id;
 	if (p->epoch != node->epoch)
 		return MLNET_V_DROP_EPOCH;
-	if (p->tree != 0 || p->class_stream >= MLNET_POOLS_MAX ||
+	if (p->class_stream >= MLNET_POOLS_MAX ||
 	    !node->pools[masked(p->class_stream, MLNET_POOLS_MAX - 1)].is_open)
 		return MLNET_V_DROP_NO_POOL;
 	return 0;
 }
 
+/* Whether it came from a rank of this host, by the veth that leads to its own aggregator. */
+static __always_inline int pkt_is_local(const struct pkt *p, const struct mlnet_node *node)
+{
+	return node->local_be && p->daddr_be == node->local_be;
+}
+
 /* Upwards: a child of the job, from the address that the job table gives it, to this aggregator. */
 static __always_inline enum mlnet_verdict child_admit(const struct pkt *p, const struct mlnet_node *node)
 {
-	if (!(node->flags & MLNET_NODE_AGGREGATE) || p->daddr_be != node->addr_be)
+	if (!(node->flags & MLNET_NODE_AGGREGATE) || (p->daddr_be != node->addr_be && !pkt_is_local(p, node)))
 		return MLNET_V_DROP_UNKNOWN_JOB;
 	if (p->child >= MLNET_CHILDREN_MAX || !(node->members & (1ULL << (p->child & 63))) ||
 	    node->child_addr_be[masked(p->child, MLNET_CHILDREN_MAX - 1)] != p->saddr_be)
@@ -40,14 +47,20 @@ static __always_inline enum mlnet_verdict child_admit(const struct pkt *p, const
 	return 0;
 }
 
-/* Downwards: only from the job's own parent. */
+/* Downwards: from the node above the ranks of this host, from the one above this node, or by multicast. */
 static __always_inline enum mlnet_verdict parent_admit(const struct pkt *p, const struct mlnet_node *node)
 {
-	if (!(node->flags & MLNET_NODE_DELIVER))
+	if (!(node->flags & (MLNET_NODE_DELIVER | MLNET_NODE_INNER)))
 		return MLNET_V_DROP_UNKNOWN_JOB;
-	if (p->saddr_be != node->parent_be)
-		return MLNET_V_DROP_NOT_PARENT;
-	return 0;
+	if (p->saddr_be == node->parent_be || (node->flags & MLNET_NODE_INNER && p->saddr_be == node->up_be))
+		return 0;
+	return p->type == MLNET_T_RESULT && p->saddr_be == node->root_be ? 0 : MLNET_V_DROP_NOT_PARENT;
+}
+
+/* Whether it comes from the node above this one, and not from this one to the ranks of its host. */
+static __always_inline int pkt_is_from_above(const struct pkt *p, const struct mlnet_node *node)
+{
+	return (node->flags & MLNET_NODE_INNER) && p->saddr_be != node->local_be;
 }
 
 #endif /* MLNET_AGGREGATE_ADMIT_BPF_H */

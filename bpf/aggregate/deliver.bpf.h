@@ -112,20 +112,27 @@ static __always_inline enum mlnet_verdict result_deliver(const struct pkt *p, co
 	return MLNET_V_DELIVERED;
 }
 
-/* HELD, BUSY, RESEND and MISMATCH: to the rank whose packet they answer. */
-static __always_inline enum mlnet_verdict reply_deliver(const struct pkt *p, const struct mlnet_node *node,
-							const struct trailer_words *t)
+static __always_inline struct mlnet_notice notice_of(const struct pkt *p, const struct trailer_words *t, __u8 child)
 {
 	struct mlnet_notice notice = {
 		.type = p->type,
 		.tree = p->tree,
 		.class_stream = p->class_stream,
-		.child = p->child,
+		.child = child,
 		.epoch = p->epoch,
 		.seq = p->seq,
 		.bitmap = t->bitmap,
 		.fingerprint = p->fingerprint,
 	};
+
+	return notice;
+}
+
+/* HELD, BUSY, RESEND and MISMATCH: to the rank whose packet they answer. */
+static __always_inline enum mlnet_verdict reply_deliver(const struct pkt *p, const struct mlnet_node *node,
+							const struct trailer_words *t)
+{
+	struct mlnet_notice notice = notice_of(p, t, p->child);
 	__u8 local = node->child_local[masked(p->child, MLNET_CHILDREN_MAX - 1)];
 
 	if (p->child >= MLNET_CHILDREN_MAX || !local)

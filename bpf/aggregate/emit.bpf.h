@@ -8,6 +8,7 @@
 #define MLNET_AGGREGATE_EMIT_BPF_H
 
 #include "accumulate.bpf.h"
+#include "admit.bpf.h"
 #include "maps.bpf.h"
 #include "../lib/rewrite.bpf.h"
 
@@ -36,33 +37,60 @@ static __always_inline void header_store(void *data, __u64 h0, __u64 h1, __u64 h
 }
 
 /*
- * The finished sum of `set` over this packet's payload.
+ * What `set` holds over this packet's payload, as the packet that `h0` and `h1` make it; `t` is its trailer.
  * REQUIRES: lock held, the packet has room (pkt_has_room).
  */
-static __always_inline void result_write(const struct pkt *p, struct mlnet_set *set, struct mlnet_words *words)
+static __always_inline void sum_write(struct pkt *p, struct mlnet_set *set, struct mlnet_words *words,
+				      struct trailer_words *t, __u64 h0, __u64 h1)
 {
-	struct trailer_words t = {
-		.bitmap = set->contributed,
-		.weight = set->weight,
-		.e0 = ld64(set->exps),
-		.e1 = ld64(set->exps + 8),
-		.e2 = ld48(set->exps + 16),
-	};
-	__u64 h0 = h0_with_type(p->h0, MLNET_T_RESULT);
-	__u64 h1 = h1_with(p->h1, MLNET_CHILD_ALL, set->flags);
-
+	/* No other operation's S is the sum of the contributions' S. */
+	if (p->op != MLNET_OP_ADD64 && p->op != MLNET_OP_ADD32 && p->blocks)
+		set->check = words_sum(p, words);
+	t->weight = set->weight;
+	t->e0 = ld64(set->exps);
+	t->e1 = ld64(set->exps + 8);
+	t->e2 = ld48(set->exps + 16);
 	if (!set->has_words && p->blocks) { /* nobody had data: the sum is zero */
 		words_clear(p, words);
 		set->has_words = 1;
 	}
 	words_write(p, words);
 	header_store(p->data, h0, h1, p->h2);
-	trailer_store(p->trailer, &t, set->check + check_mix(h0, h1, p->h2, &t));
+	trailer_store(p->trailer, t, set->check + check_mix(h0, h1, p->h2, t));
+}
+
+/* The finished sum. */
+static __always_inline void result_write(struct pkt *p, struct mlnet_set *set, struct mlnet_words *words,
+					 struct trailer_words *t)
+{
+	t->bitmap = set->contributed;
+	p->flags = set->flags;
+	sum_write(p, set, words, t, h0_with_type(p->h0, MLNET_T_RESULT), h1_with(p->h1, MLNET_CHILD_ALL, set->flags));
+}
+
+/* The partial sum of an inner node, as its contribution to the node above. */
+static __always_inline void partial_write(struct pkt *p, struct mlnet_set *set, struct mlnet_words *words,
+					  const struct mlnet_node *node, struct trailer_words *t)
+{
+	__u8 flags = set->flags;
+
+	if (p->words && !set->weight)
+		flags |= MLNET_F_NO_DATA;
+	if (p->words && !p->blocks)
+		flags |= MLNET_F_NO_PAYLOAD;
+	t->bitmap = 0;
+	sum_write(p, set, words, t, h0_with_type(p->h0, MLNET_T_CONTRIB), h1_with(p->h1, node->up_child, flags));
 }
 
 static __always_inline int pkt_has_room(const struct pkt *p)
 {
 	return p->blocks || !p->words;
+}
+
+/* A partial sum without data fits any packet. */
+static __always_inline int pkt_fits_partial(const struct pkt *p, const struct mlnet_set *set)
+{
+	return pkt_has_room(p) || !set->weight;
 }
 
 /* Back to the sender, without payload. */
@@ -96,63 +124,125 @@ static __always_inline enum mlnet_verdict result_send_one(const struct pkt *p, c
 {
 	struct ethhdr *eth = p->data;
 
-	frame_address(p->data, mac_get(eth->h_dest), mac_get(eth->h_source), node->addr_be, p->saddr_be,
+	frame_address(p->data, mac_get(eth->h_dest), mac_get(eth->h_source), p->daddr_be, p->saddr_be,
 		      node->port_be, pkt_udp_bytes(p));
 	return MLNET_V_RESEND_RESULT;
 }
 
-/* One copy per host: the devmap makes the clones, ml_egress addresses each. */
-static __always_inline enum mlnet_verdict result_fan(struct xdp_md *ctx, const struct pkt *p,
-						     const struct mlnet_node *node, enum mlnet_verdict verdict)
+/* Link address of the NIC that the packet leaves by. */
+static __always_inline __u64 nic_mac(const struct pkt *p, const struct mlnet_node *node)
 {
-	__u32 zero = 0, fan_id = node->fan_id;
-	void *fan = bpf_map_lookup_elem(&ml_fans, &fan_id);
+	return mac_get(pkt_is_local(p, node) ? node->nic_mac : ((struct ethhdr *)p->data)->h_dest);
+}
+
+/*
+ * One copy per host: the devmap makes the clones, ml_egress addresses each. 0: it cannot, and the frame is
+ * addressed to its sender at least; the others ask again.
+ */
+static __always_inline int result_fan(struct xdp_md *ctx, const struct pkt *p, const struct mlnet_node *node, void *fan)
+{
+	__u32 zero = 0;
 	struct mlnet_fan_state *state = bpf_map_lookup_elem(&ml_fan_state, &zero);
 	struct mlnet_fan_meta *meta;
-	struct ethhdr *eth = p->data;
 	void *data;
 
-	frame_address(p->data, mac_get(eth->h_dest), mac_get(eth->h_source), node->addr_be, p->saddr_be,
-		      node->port_be, pkt_udp_bytes(p));
+	frame_address(p->data, nic_mac(p, node), mac_get(((struct ethhdr *)p->data)->h_source), node->addr_be,
+		      p->saddr_be, node->port_be, pkt_udp_bytes(p));
 	if (!fan || !state || bpf_xdp_adjust_meta(ctx, -(int)sizeof(*meta)))
-		return MLNET_V_RESEND_RESULT; /* the sender at least; the others ask again */
+		return 0;
 	data = (void *)(long)ctx->data;
 	meta = (void *)(long)ctx->data_meta;
 	if ((void *)(meta + 1) > data)
-		return MLNET_V_RESEND_RESULT;
+		return 0;
 	meta->magic = MLNET_FAN_MAGIC;
 	meta->job = p->job;
+	meta->tree = p->tree;
 	meta->pad = 0;
 	meta->broadcast_id = ++state->next_id;
 	bpf_redirect_map(fan, 0, BPF_F_BROADCAST);
-	return verdict;
+	return 1;
 }
 
-/* The finished sum to everybody: by multicast, straight to a single host, or one copy per host. */
+/* Addresses the frame to a single destination: the group, or the only other host. 0: its address is not known. */
+static __always_inline int result_address(const struct pkt *p, const struct mlnet_node *node)
+{
+	__u32 child = masked(node->fan_child[0], MLNET_CHILDREN_MAX - 1), key = node->link_base + child;
+	struct mlnet_link *link;
+
+	if (node->flags & MLNET_NODE_MULTICAST) {
+		frame_address(p->data, nic_mac(p, node), mac_get(node->group_mac), node->addr_be, node->group_be,
+			      node->port_be, pkt_udp_bytes(p));
+		return 1;
+	}
+	link = bpf_map_lookup_elem(&ml_links, &key);
+	if (!link)
+		return 0;
+	frame_address(p->data, nic_mac(p, node), link->mac, node->addr_be, node->child_addr_be[child], node->port_be,
+		      pkt_udp_bytes(p));
+	return 1;
+}
+
+/*
+ * The finished sum to all other hosts: by multicast, straight to a single one, or one copy per host. A
+ * packet that came in by the NIC turns round there; what came by the veth is redirected to it.
+ */
 static __always_inline enum mlnet_verdict result_send_all(struct xdp_md *ctx, const struct pkt *p,
 							  const struct mlnet_node *node, int is_late)
 {
-	enum mlnet_verdict sent = is_late ? MLNET_V_SUM_SENT_LATE : MLNET_V_SUM_COMPLETE_TX;
-	struct ethhdr *eth = p->data;
-	struct mlnet_link *link;
-	__u32 child, key;
+	__u32 fan_id = node->fan_id;
+	void *fan = bpf_map_lookup_elem(&ml_fans, &fan_id);
 
-	if (node->flags & MLNET_NODE_MULTICAST) {
-		frame_address(p->data, mac_get(eth->h_dest), mac_get(node->group_mac), node->addr_be,
-			      node->group_be, node->port_be, pkt_udp_bytes(p));
-		return sent;
+	if (!node->n_fan)
+		return is_late ? MLNET_V_SUM_SENT_LATE_LOCAL : MLNET_V_SUM_COMPLETE_LOCAL;
+	if (!(node->flags & MLNET_NODE_MULTICAST) && node->n_fan > 1) {
+		if (!result_fan(ctx, p, node, fan))
+			return MLNET_V_RESEND_RESULT;
+		return is_late ? MLNET_V_SUM_SENT_LATE_FAN : MLNET_V_SUM_COMPLETE_FAN;
 	}
+	if (!result_address(p, node))
+		return MLNET_V_UNDECIDED;
+	if (!pkt_is_local(p, node))
+		return is_late ? MLNET_V_SUM_SENT_LATE : MLNET_V_SUM_COMPLETE_TX;
+	if (!fan)
+		return MLNET_V_UNDECIDED;
+	bpf_redirect_map(fan, 0, 0);
+	return is_late ? MLNET_V_SUM_SENT_LATE_FAN : MLNET_V_SUM_COMPLETE_FAN;
+}
+
+/* A result from above to the child hosts. */
+static __always_inline enum mlnet_verdict result_send_down(struct xdp_md *ctx, const struct pkt *p,
+							   const struct mlnet_node *node)
+{
+	__u32 fan_id = node->fan_id, child, key;
+	void *fan = bpf_map_lookup_elem(&ml_fans, &fan_id);
+	struct mlnet_link *link;
+
 	if (node->n_fan > 1)
-		return result_fan(ctx, p, node,
-				  is_late ? MLNET_V_SUM_SENT_LATE_FAN : MLNET_V_SUM_COMPLETE_FAN);
+		return result_fan(ctx, p, node, fan) ? MLNET_V_RESULT_DOWN_FAN : MLNET_V_UNDECIDED;
 	child = masked(node->fan_child[0], MLNET_CHILDREN_MAX - 1);
 	key = node->link_base + child;
 	link = bpf_map_lookup_elem(&ml_links, &key);
 	if (!link)
 		return MLNET_V_UNDECIDED;
-	frame_address(p->data, mac_get(eth->h_dest), link->mac, node->addr_be, node->child_addr_be[child],
-		      node->port_be, pkt_udp_bytes(p));
-	return sent;
+	frame_address(p->data, nic_mac(p, node), link->mac, node->addr_be, node->child_addr_be[child], node->port_be,
+		      pkt_udp_bytes(p));
+	return MLNET_V_RESULT_DOWN_TX;
+}
+
+/* The partial sum to the node above. */
+static __always_inline enum mlnet_verdict partial_send(const struct pkt *p, const struct mlnet_node *node, int is_again)
+{
+	__u32 fan_id = node->fan_id;
+	void *fan = bpf_map_lookup_elem(&ml_fans, &fan_id);
+
+	frame_address(p->data, nic_mac(p, node), mac_get(node->up_mac), node->addr_be, node->up_be, node->port_be,
+		      pkt_udp_bytes(p));
+	if (!pkt_is_local(p, node))
+		return is_again ? MLNET_V_PARTIAL_AGAIN_TX : MLNET_V_PARTIAL_TX;
+	if (!fan)
+		return MLNET_V_UNDECIDED;
+	bpf_redirect_map(fan, 0, 0);
+	return is_again ? MLNET_V_PARTIAL_AGAIN_REDIRECT : MLNET_V_PARTIAL_REDIRECT;
 }
 
 #endif /* MLNET_AGGREGATE_EMIT_BPF_H */

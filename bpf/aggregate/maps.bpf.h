@@ -11,10 +11,10 @@
  * Inner maps give sizes instead of types: clang leaves a type that only they name incomplete in BTF.
  */
 
-/* One entry; replaced whole, so that a packet sees either the old job or the new one. */
+/* By tree; replaced whole, so that a packet sees either the old job or the new one. */
 struct ml_job_inner {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, MLNET_TREES_MAX);
 	__uint(key_size, sizeof(__u32));
 	__uint(value_size, sizeof(struct mlnet_node));
 };

@@ -22,15 +22,44 @@ const volatile struct mlnet_cfg ml_cfg = {
 	.lag_mask = 15,
 };
 
-/* What a retry of something complete gets: the sum if the packet can carry it. Lock held. */
-static __always_inline enum mlnet_verdict set_answer(struct mlnet_set *set, struct mlnet_words *words,
-						     const struct pkt *p, struct reply *reply)
+/*
+ * A retry of a partial sum that is complete, while the result is not here: forwarded again, at most once in
+ * node->forward_ns, or for the first time if it had no packet yet. Lock held.
+ */
+static __always_inline enum mlnet_verdict partial_answer(struct mlnet_set *set, struct mlnet_words *words, struct pkt *p,
+							 struct trailer_words *t, const struct mlnet_node *node,
+							 __u64 now_ns, struct reply *reply)
 {
+	if (set->state == MLNET_SET_COMPLETE && now_ns - set->first_ns < node->forward_ns) {
+		reply->type = MLNET_T_HELD; /* nobody is missing below this node */
+		return MLNET_V_HELD;
+	}
+	if (!pkt_fits_partial(p, set)) {
+		reply->type = MLNET_T_RESEND;
+		return MLNET_V_ASK_RESEND;
+	}
+	set->state = MLNET_SET_COMPLETE;
+	set->first_ns = now_ns;
+	partial_write(p, set, words, node, t);
+	return MLNET_V_PARTIAL_AGAIN_TX;
+}
+
+/* What a retry of something complete gets: the sum if the packet can carry it. Lock held. */
+static __always_inline enum mlnet_verdict set_answer(struct mlnet_set *set, struct mlnet_words *words, struct pkt *p,
+						     struct trailer_words *t, const struct mlnet_node *node,
+						     __u64 now_ns, struct reply *reply)
+{
+	if (node->flags & MLNET_NODE_INNER) {
+		if (set->state != MLNET_SET_RESULT)
+			return partial_answer(set, words, p, t, node, now_ns, reply);
+		if (!node->n_fan)
+			return MLNET_V_DROP_RESULT_HERE;
+	}
 	if (!pkt_has_room(p)) {
 		reply->type = MLNET_T_RESEND;
 		return MLNET_V_ASK_RESEND;
 	}
-	result_write(p, set, words);
+	result_write(p, set, words, t);
 	if (set->state != MLNET_SET_UNSENT)
 		return MLNET_V_RESEND_RESULT;
 	set->state = MLNET_SET_COMPLETE;
@@ -38,26 +67,31 @@ static __always_inline enum mlnet_verdict set_answer(struct mlnet_set *set, stru
 }
 
 /* Rule 4: the completing packet carries the sum, or asks its sender for one that can. Lock held. */
-static __always_inline enum mlnet_verdict set_complete(struct mlnet_set *set, struct mlnet_words *words,
-						       const struct pkt *p, struct reply *reply)
+static __always_inline enum mlnet_verdict set_complete(struct mlnet_set *set, struct mlnet_words *words, struct pkt *p,
+						       struct trailer_words *t, const struct mlnet_node *node,
+						       __u64 now_ns, struct reply *reply)
 {
-	if (p->op != MLNET_OP_ADD64 && p->op != MLNET_OP_ADD32 && p->blocks)
-		set->check = words_sum(p, words);
-	if (pkt_has_room(p)) {
-		set->state = MLNET_SET_COMPLETE;
-		result_write(p, set, words);
-		return MLNET_V_SUM_COMPLETE_TX;
+	if (node->flags & MLNET_NODE_INNER ? !pkt_fits_partial(p, set) : !pkt_has_room(p)) {
+		set->state = MLNET_SET_UNSENT;
+		reply->type = MLNET_T_RESEND;
+		return MLNET_V_SUM_COMPLETE_UNSENT;
 	}
-	set->state = MLNET_SET_UNSENT;
-	reply->type = MLNET_T_RESEND;
-	return MLNET_V_SUM_COMPLETE_UNSENT;
+	set->state = MLNET_SET_COMPLETE;
+	if (node->flags & MLNET_NODE_INNER) {
+		set->first_ns = now_ns;
+		partial_write(p, set, words, node, t);
+		return MLNET_V_PARTIAL_TX;
+	}
+	result_write(p, set, words, t);
+	return MLNET_V_SUM_COMPLETE_TX;
 }
 
 /* Everything that happens under the slot's lock. */
 static __always_inline enum mlnet_verdict slot_take(struct mlnet_slot *slot, struct mlnet_words *words,
 						    __u32 set_index, const struct mlnet_node *node,
-						    const struct pkt *p, const struct trailer_words *t,
-						    __u64 sum, __u64 slots, __u64 *now_ns, struct reply *reply)
+						    struct pkt *p, struct trailer_words *t,
+						    __u64 sum, __u64 slots, __u64 now_ns, __u64 *lag_ns,
+						    struct reply *reply)
 {
 	struct mlnet_set *set = &slot->set[set_index], *other = &slot->set[set_index ^ 1];
 	__u64 bit = 1ULL << (p->child & 63);
@@ -70,7 +104,7 @@ static __always_inline enum mlnet_verdict slot_take(struct mlnet_slot *slot, str
 			reply->type = MLNET_T_BUSY;
 			return verdict;
 		}
-		set_open(set, p, *now_ns);
+		set_open(set, p, now_ns);
 		is_first = 1;
 	} else if (!set_matches(set, p)) {
 		reply->type = MLNET_T_MISMATCH;
@@ -78,17 +112,17 @@ static __always_inline enum mlnet_verdict slot_take(struct mlnet_slot *slot, str
 		return MLNET_V_MISMATCH;
 	}
 	set->proved |= bit;
-	if (set->state == MLNET_SET_COMPLETE || set->state == MLNET_SET_UNSENT)
-		return set_answer(set, words, p, reply);
+	if (set->state != MLNET_SET_FILLING)
+		return set_answer(set, words, p, t, node, now_ns, reply);
 	if (set->contributed & bit) {
 		reply->type = MLNET_T_HELD;
 		reply->bitmap = node->members & ~set->contributed;
 		return MLNET_V_HELD;
 	}
 	set_contribute(set, words, p, t, sum);
-	*now_ns -= set->first_ns;
+	*lag_ns = now_ns - set->first_ns;
 	if ((set->contributed & node->members) == node->members)
-		return set_complete(set, words, p, reply);
+		return set_complete(set, words, p, t, node, now_ns, reply);
 	return is_first ? MLNET_V_SUM_FIRST : MLNET_V_SUM_ADD;
 }
 
@@ -107,17 +141,22 @@ static __always_inline void link_sample(struct mlnet_link *link, __u64 now_ns, _
 	link->lag_count++;
 }
 
+/* What leaves, and what ranks of this host get without any wire. */
 static __always_inline enum mlnet_verdict emit(struct xdp_md *ctx, const struct pkt *p,
-					       const struct mlnet_node *node, struct reply *reply,
-					       enum mlnet_verdict verdict)
+					       const struct mlnet_node *node, const struct trailer_words *t,
+					       struct reply *reply, enum mlnet_verdict verdict)
 {
 	switch (verdict) {
 	case MLNET_V_SUM_COMPLETE_TX:
-		return result_send_all(ctx, p, node, 0);
 	case MLNET_V_SUM_SENT_LATE:
-		return result_send_all(ctx, p, node, 1);
+		if (node->flags & MLNET_NODE_DELIVER)
+			result_deliver(p, node, t);
+		return result_send_all(ctx, p, node, verdict == MLNET_V_SUM_SENT_LATE);
 	case MLNET_V_RESEND_RESULT:
 		return result_send_one(p, node);
+	case MLNET_V_PARTIAL_TX:
+	case MLNET_V_PARTIAL_AGAIN_TX:
+		return partial_send(p, node, verdict == MLNET_V_PARTIAL_AGAIN_TX);
 	case MLNET_V_MISMATCH:
 		event_mismatch(p, reply->fingerprint);
 		return reply_send(ctx, p, node, reply, verdict);
@@ -131,49 +170,134 @@ static __always_inline enum mlnet_verdict emit(struct xdp_md *ctx, const struct 
 	}
 }
 
-static __always_inline enum mlnet_verdict contribution(struct xdp_md *ctx, struct pkt *p,
-						       const struct mlnet_node *node)
+/* A seq's slot and words. */
+struct place {
+	struct mlnet_slot *slot;
+	struct mlnet_words *words;
+	__u64 slots;
+	__u32 set_index;
+};
+
+/* Where the packet's seq has its slot and words; 0: there is no such pool. */
+static __always_inline int place_find(const struct pkt *p, const struct mlnet_node *node, struct place *place)
 {
 	const struct mlnet_pool *pool = &node->pools[masked(p->class_stream, MLNET_POOLS_MAX - 1)];
 	__u32 log2_slots = pool->log2_slots & 31, words_id = pool->words_id;
 	__u32 index = p->seq & ((1ULL << log2_slots) - 1), set_index = (p->seq >> log2_slots) & 1;
 	__u32 slot_key = pool->slot_base + index, words_key = index * 2 + set_index;
+	void *words_map = bpf_map_lookup_elem(&ml_words, &words_id);
+
+	place->slot = bpf_map_lookup_elem(&ml_slots, &slot_key);
+	place->words = words_map ? bpf_map_lookup_elem(words_map, &words_key) : NULL;
+	place->set_index = set_index;
+	place->slots = 1ULL << log2_slots;
+	return place->slot && place->words;
+}
+
+static __always_inline enum mlnet_verdict contribution(struct xdp_md *ctx, struct pkt *p,
+						       const struct mlnet_node *node)
+{
 	__u32 link_key = node->link_base + (p->child & (MLNET_CHILDREN_MAX - 1));
 	int is_sampled = !(p->seq & ml_cfg.lag_mask);
-	__u64 now_ns = is_sampled ? bpf_ktime_get_ns() : 0, lag_ns = now_ns, sum;
+	__u64 now_ns = is_sampled || (node->flags & MLNET_NODE_INNER) ? bpf_ktime_get_ns() : 0, lag_ns = 0, sum;
 	struct reply reply = { .fingerprint = p->fingerprint };
 	enum mlnet_verdict verdict;
 	struct trailer_words t;
-	struct mlnet_words *words;
-	struct mlnet_slot *slot;
 	struct mlnet_link *link;
-	void *words_map;
+	struct place place;
 
 	verdict = child_admit(p, node);
 	if (verdict)
 		return verdict;
 	if (p->op >= MLNET_OP_COUNT)
 		return MLNET_V_DROP_UNSUPPORTED;
-	slot = bpf_map_lookup_elem(&ml_slots, &slot_key);
-	words_map = bpf_map_lookup_elem(&ml_words, &words_id);
-	words = words_map ? bpf_map_lookup_elem(words_map, &words_key) : NULL;
 	link = bpf_map_lookup_elem(&ml_links, &link_key);
-	if (!slot || !words || !link)
+	if (!place_find(p, node, &place) || !link)
 		return MLNET_V_DROP_NO_POOL;
 	if (!check_verify(p, &t, &sum))
 		return MLNET_V_DROP_CORRUPT;
 	link_learn(link, p);
 
-	bpf_spin_lock(&slot->lock);
-	verdict = slot_take(slot, words, set_index, node, p, &t, sum, 1ULL << log2_slots, &lag_ns, &reply);
-	bpf_spin_unlock(&slot->lock);
+	bpf_spin_lock(&place.slot->lock);
+	verdict = slot_take(place.slot, place.words, place.set_index, node, p, &t, sum, place.slots, now_ns, &lag_ns,
+			    &reply);
+	bpf_spin_unlock(&place.slot->lock);
 
 	if (is_sampled && verdict >= MLNET_V_SUM_FIRST && verdict <= MLNET_V_SUM_COMPLETE_UNSENT)
 		link_sample(link, now_ns, lag_ns);
-	return emit(ctx, p, node, &reply, verdict);
+	return emit(ctx, p, node, &t, &reply, verdict);
 }
 
-static __always_inline enum mlnet_verdict from_parent(const struct pkt *p, const struct mlnet_node *node)
+/* The result of a partial sum that this node sent up: kept for its children. 1: it was not here yet. Lock held. */
+static __always_inline int set_take_result(struct mlnet_set *set, struct mlnet_words *words, const struct pkt *p,
+					   const struct mlnet_node *node, const struct trailer_words *t, __u64 sum)
+{
+	if (!set_holds(set, p->epoch, p->seq) || !set_matches(set, p) ||
+	    (set->state != MLNET_SET_COMPLETE && set->state != MLNET_SET_UNSENT))
+		return 0;
+	set->state = MLNET_SET_RESULT;
+	if (!node->n_fan) /* all children read the inbox of this host */
+		return 1;
+	words_add(words, p, 1);
+	set->check = sum;
+	set->weight = t->weight;
+	set->flags = p->flags;
+	set->has_words = !!p->blocks;
+	st64(set->exps, t->e0);
+	st64(set->exps + 8, t->e1);
+	st48(set->exps + 16, t->e2);
+	return 1;
+}
+
+/* What comes down to an inner node: into the own inbox, then on to the children. */
+static __always_inline enum mlnet_verdict result_from_above(struct xdp_md *ctx, const struct pkt *p,
+							    const struct mlnet_node *node,
+							    const struct trailer_words *t, __u64 sum)
+{
+	int is_multicast = (p->daddr_be & bpf_htonl(0xf0000000)) == bpf_htonl(0xe0000000), is_first;
+	enum mlnet_verdict verdict = MLNET_V_DROP_RESULT_OLD;
+	struct place place;
+
+	if (p->words && !p->blocks)
+		return MLNET_V_DROP_MALFORMED;
+	if (!place_find(p, node, &place))
+		return MLNET_V_DROP_NO_POOL;
+	bpf_spin_lock(&place.slot->lock);
+	is_first = set_take_result(&place.slot->set[place.set_index], place.words, p, node, t, sum);
+	bpf_spin_unlock(&place.slot->lock);
+	if (node->flags & MLNET_NODE_DELIVER)
+		verdict = result_deliver(p, node, t);
+	/* A multicast result has reached the child hosts as well. */
+	return is_first && node->n_fan && !is_multicast ? result_send_down(ctx, p, node) : verdict;
+}
+
+/* HELD, BUSY, RESEND or MISMATCH for the partial sum: to the ranks of this host; other hosts ask again by themselves. */
+static __always_inline enum mlnet_verdict reply_from_above(const struct pkt *p, const struct mlnet_node *node,
+							   const struct trailer_words *t)
+{
+	struct mlnet_notice notice = notice_of(p, t, MLNET_CHILD_ALL);
+	struct mlnet_set *set;
+	struct place place;
+
+	if (!place_find(p, node, &place))
+		return MLNET_V_DROP_NO_POOL;
+	if (p->type == MLNET_T_RESEND) {
+		bpf_spin_lock(&place.slot->lock);
+		set = &place.slot->set[place.set_index];
+		if (set_holds(set, p->epoch, p->seq) && set->state == MLNET_SET_COMPLETE)
+			set->state = MLNET_SET_UNSENT;
+		bpf_spin_unlock(&place.slot->lock);
+	}
+	for (__u32 local = 0; local < MLNET_CHILDREN_MAX; local++) {
+		if (local >= node->n_local)
+			break;
+		notice_send(node, local, &notice);
+	}
+	return MLNET_V_NOTICE_DOWN;
+}
+
+static __always_inline enum mlnet_verdict from_parent(struct xdp_md *ctx, const struct pkt *p,
+						      const struct mlnet_node *node)
 {
 	struct trailer_words t;
 	enum mlnet_verdict verdict;
@@ -184,6 +308,9 @@ static __always_inline enum mlnet_verdict from_parent(const struct pkt *p, const
 		return verdict;
 	if (!check_verify(p, &t, &sum))
 		return MLNET_V_DROP_CORRUPT;
+	if (pkt_is_from_above(p, node))
+		return p->type == MLNET_T_RESULT ? result_from_above(ctx, p, node, &t, sum)
+						 : reply_from_above(p, node, &t);
 	if (p->type == MLNET_T_RESULT)
 		return result_deliver(p, node, &t);
 	return reply_deliver(p, node, &t);
@@ -197,9 +324,9 @@ static __always_inline enum mlnet_verdict ingress(struct xdp_md *ctx, struct pkt
 	verdict = pkt_parse(ctx, p);
 	if (verdict)
 		return verdict;
-	node = node_find(p->job);
+	node = node_find(p->job, p->tree);
 	if (!node)
-		return MLNET_V_DROP_UNKNOWN_JOB;
+		return p->tree < MLNET_TREES_MAX ? MLNET_V_DROP_UNKNOWN_JOB : MLNET_V_DROP_NO_POOL;
 	verdict = node_admit(p, node);
 	if (verdict)
 		return verdict;
@@ -211,7 +338,7 @@ static __always_inline enum mlnet_verdict ingress(struct xdp_md *ctx, struct pkt
 	case MLNET_T_BUSY:
 	case MLNET_T_RESEND:
 	case MLNET_T_MISMATCH:
-		return from_parent(p, node);
+		return from_parent(ctx, p, node);
 	case MLNET_T_PING:
 	case MLNET_T_PONG:
 		return ping(ctx, p, node);
@@ -248,7 +375,7 @@ static __always_inline int egress(struct xdp_md *ctx)
 	if ((void *)(meta + 1) > data || meta->magic != MLNET_FAN_MAGIC || (void *)(ip + 1) > data_end)
 		return XDP_PASS;
 	state = bpf_map_lookup_elem(&ml_fan_state, &zero);
-	node = node_find(meta->job);
+	node = node_find(meta->job, meta->tree);
 	if (!state || !node)
 		return XDP_DROP;
 	if (state->current_id == meta->broadcast_id) {

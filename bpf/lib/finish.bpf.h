@@ -24,13 +24,15 @@ static __always_inline int finish(const struct pkt *p, enum mlnet_verdict verdic
 	stats->verdicts[index]++;
 	if (index != MLNET_V_PASS_NOT_OURS)
 		stats->bytes_in += p->frame_bytes;
-	if (index >= MLNET_V_SUM_FIRST && index <= MLNET_V_SUM_COMPLETE_UNSENT) {
+	if ((index >= MLNET_V_SUM_FIRST && index <= MLNET_V_SUM_COMPLETE_UNSENT) ||
+	    index == MLNET_V_SUM_COMPLETE_LOCAL || index == MLNET_V_PARTIAL_TX || index == MLNET_V_PARTIAL_REDIRECT) {
 		stats->contributions++;
 		if (!(p->flags & MLNET_F_NO_DATA))
 			stats->words_summed += p->blocks * MLNET_BLOCK_WORDS;
 	}
 	if (index == MLNET_V_SUM_COMPLETE_TX || index == MLNET_V_SUM_COMPLETE_FAN ||
-	    index == MLNET_V_SUM_SENT_LATE || index == MLNET_V_SUM_SENT_LATE_FAN)
+	    index == MLNET_V_SUM_SENT_LATE || index == MLNET_V_SUM_SENT_LATE_FAN ||
+	    index == MLNET_V_SUM_COMPLETE_LOCAL || index == MLNET_V_SUM_SENT_LATE_LOCAL)
 		stats->results++;
 	return verdict_actions[index];
 }

@@ -59,13 +59,22 @@ std::vector<Record> Drain(int ring_fd) {
   return records;
 }
 
+uint8_t Log2Slots(const JobSpec& spec, size_t pool) {
+  return spec.pool_log2_slots.empty() ? spec.log2_slots : spec.pool_log2_slots[pool];
+}
+
 }  // namespace
 
-struct BpfHost::JobMaps {
+struct BpfHost::TreeMaps {
   mlnet_node node{};
+  std::map<uint8_t, Fd> words;
+};
+
+struct BpfHost::JobMaps {
+  std::map<uint8_t, TreeMaps> trees;
   uint32_t stats_id = 0;
   Fd entry, inbox, wake, fan;
-  std::map<uint8_t, Fd> words;
+  std::vector<uint32_t> ring_ids;
   std::vector<Fd> rings;
 };
 
@@ -86,44 +95,51 @@ BpfHost::~BpfHost() { xdp_aggregate::destroy(skeleton_); }
 
 BpfHost::JobMaps& BpfHost::MapsOf(const JobSpec& spec) {
   auto& maps = jobs_[spec.job];
-  if (maps) return *maps;
-  maps = std::make_unique<JobMaps>();
-  maps->stats_id = static_cast<uint32_t>(jobs_.size());
-  mlnet_node& node = maps->node;
-  node.link_base = next_link_;
-  next_link_ += MLNET_CHILDREN_MAX;
-  uint32_t cells = 0;
-  for (size_t i = 0; i < spec.open_pools.size(); ++i) {
-    const uint8_t pool = spec.open_pools[i];
-    const uint8_t log2_slots = spec.pool_log2_slots.empty() ? spec.log2_slots : spec.pool_log2_slots[i];
-    const uint32_t slots = 1u << log2_slots;
-    node.pools[pool] = {next_slot_, next_words_, cells, log2_slots, 1, 0};
-    maps->words[pool] = NewMap(BPF_MAP_TYPE_ARRAY, "t_words", sizeof(mlnet_words), 2 * slots,
-                               BPF_F_MMAPABLE | BPF_F_INNER_MAP);
-    const int fd = maps->words[pool].get();
-    Put(bpf_map__fd(skeleton_->maps.ml_words), next_words_, &fd);
-    next_slot_ += slots;
-    next_words_++;
-    cells += 2 * slots;
+  if (!maps) {
+    maps = std::make_unique<JobMaps>();
+    maps->stats_id = static_cast<uint32_t>(jobs_.size());
+    uint32_t cells = 0;
+    for (size_t i = 0; i < spec.open_pools.size(); ++i) cells += 2U << Log2Slots(spec, i);
+    maps->inbox = NewMap(BPF_MAP_TYPE_ARRAY, "t_inbox", sizeof(mlnet_cell), cells * spec.num_trees,
+                         BPF_F_MMAPABLE | BPF_F_INNER_MAP);
+    maps->wake = NewMap(BPF_MAP_TYPE_ARRAY, "t_wake", sizeof(mlnet_wake), 1, BPF_F_MMAPABLE);
+    for (size_t i = 0; i < spec.local_children.size(); ++i) {
+      maps->rings.push_back(NewMap(BPF_MAP_TYPE_RINGBUF, "t_ring", 0, MLNET_NOTICE_RING_BYTES));
+      const int ring = maps->rings.back().get();
+      maps->ring_ids.push_back(next_ring_);
+      Put(bpf_map__fd(skeleton_->maps.ml_rings), next_ring_++, &ring);
+    }
+    const uint32_t id = maps->stats_id;
+    const int inbox = maps->inbox.get(), wake = maps->wake.get();
+    Put(bpf_map__fd(skeleton_->maps.ml_inboxes), id, &inbox);
+    Put(bpf_map__fd(skeleton_->maps.ml_wakes), id, &wake);
   }
-  maps->inbox = NewMap(BPF_MAP_TYPE_ARRAY, "t_inbox", sizeof(mlnet_cell), cells,
-                       BPF_F_MMAPABLE | BPF_F_INNER_MAP);
-  maps->wake = NewMap(BPF_MAP_TYPE_ARRAY, "t_wake", sizeof(mlnet_wake), 1, BPF_F_MMAPABLE);
-  for (size_t i = 0; i < spec.local_children.size(); ++i) {
-    maps->rings.push_back(NewMap(BPF_MAP_TYPE_RINGBUF, "t_ring", 0, MLNET_NOTICE_RING_BYTES));
-    const int ring = maps->rings.back().get();
-    node.local_ring[i] = next_ring_;
-    Put(bpf_map__fd(skeleton_->maps.ml_rings), next_ring_++, &ring);
-  }
-  const uint32_t id = maps->stats_id;
-  const int inbox = maps->inbox.get(), wake = maps->wake.get();
-  Put(bpf_map__fd(skeleton_->maps.ml_inboxes), id, &inbox);
-  Put(bpf_map__fd(skeleton_->maps.ml_wakes), id, &wake);
+  if (!maps->trees.contains(spec.tree)) MakeTree(spec, *maps);
   return *maps;
 }
 
-void BpfHost::FillNode(const JobSpec& spec, JobMaps& maps) {
-  mlnet_node& node = maps.node;
+void BpfHost::MakeTree(const JobSpec& spec, JobMaps& maps) {
+  TreeMaps& tree = maps.trees[spec.tree];
+  tree.node.link_base = next_link_;
+  next_link_ += MLNET_CHILDREN_MAX;
+  uint32_t cells = 0;
+  for (size_t i = 0; i < spec.open_pools.size(); ++i) cells += 2U << Log2Slots(spec, i);
+  uint32_t cell_base = cells * spec.tree;
+  for (size_t i = 0; i < spec.open_pools.size(); ++i) {
+    const uint8_t pool = spec.open_pools[i], log2_slots = Log2Slots(spec, i);
+    const uint32_t slots = 1u << log2_slots;
+    tree.node.pools[pool] = {next_slot_, next_words_, cell_base, log2_slots, 1, 0};
+    tree.words[pool] = NewMap(BPF_MAP_TYPE_ARRAY, "t_words", sizeof(mlnet_words), 2 * slots,
+                              BPF_F_MMAPABLE | BPF_F_INNER_MAP);
+    const int fd = tree.words[pool].get();
+    Put(bpf_map__fd(skeleton_->maps.ml_words), next_words_, &fd);
+    next_slot_ += slots;
+    next_words_++;
+    cell_base += 2 * slots;
+  }
+}
+
+void BpfHost::FillNode(const JobSpec& spec, const JobMaps& maps, mlnet_node& node) {
   node.epoch = spec.epoch;
   node.port_be = __builtin_bswap16(MLNET_UDP_PORT);
   node.flags = spec.flags;
@@ -131,7 +147,13 @@ void BpfHost::FillNode(const JobSpec& spec, JobMaps& maps) {
   node.n_local = static_cast<uint8_t>(spec.local_children.size());
   node.members = node.n_children == 64 ? ~0ULL : (1ULL << node.n_children) - 1;
   node.addr_be = spec.aggregator_be;
-  node.parent_be = spec.aggregator_be;
+  node.local_be = spec.local_be;
+  node.parent_be = spec.local_be != 0 ? spec.local_be : spec.aggregator_be;
+  node.root_be = spec.root_be != 0 ? spec.root_be : spec.aggregator_be;
+  node.up_be = spec.up_be;
+  node.up_child = spec.up_child;
+  std::memcpy(node.up_mac, spec.up_mac.data(), spec.up_mac.size());
+  node.forward_ns = spec.forward_ns;
   node.group_be = spec.group_be;
   node.inbox_id = node.fan_id = node.stats_id = maps.stats_id;
   if ((spec.group_be & kNetmaskClassD) == kNetmaskClassD) GroupMac(spec.group_be, node.group_mac);
@@ -139,24 +161,28 @@ void BpfHost::FillNode(const JobSpec& spec, JobMaps& maps) {
   std::vector<uint32_t> seen;
   for (uint8_t child = 0; child < node.n_children; ++child) {
     node.child_addr_be[child] = spec.child_addr_be[child];
+    // Copies are for other hosts: a result is in this one's inbox already.
+    if (spec.local_be != 0 && std::count(spec.local_children.begin(), spec.local_children.end(), child) > 0) continue;
     if (std::find(seen.begin(), seen.end(), spec.child_addr_be[child]) != seen.end()) continue;
     seen.push_back(spec.child_addr_be[child]);
     node.fan_child[node.n_fan++] = child;
   }
-  for (size_t i = 0; i < spec.local_children.size(); ++i)
+  for (size_t i = 0; i < spec.local_children.size(); ++i) {
     node.child_local[spec.local_children[i]] = static_cast<uint8_t>(i + 1);
+    node.local_ring[i] = maps.ring_ids[i];
+  }
 }
 
 void BpfHost::SetJob(const JobSpec& spec) {
   JobMaps& maps = MapsOf(spec);
-  FillNode(spec, maps);
+  FillNode(spec, maps, maps.trees.at(spec.tree).node);
   if (!maps.fan) {
     maps.fan = NewMap(BPF_MAP_TYPE_DEVMAP, "t_fan", sizeof(bpf_devmap_val), MLNET_CHILDREN_MAX);
     const int fan = maps.fan.get();
     Put(bpf_map__fd(skeleton_->maps.ml_fans), maps.stats_id, &fan);
   }
-  Fd entry = NewMap(BPF_MAP_TYPE_ARRAY, "t_job", sizeof(mlnet_node), 1);
-  Put(entry.get(), 0, &maps.node);
+  Fd entry = NewMap(BPF_MAP_TYPE_ARRAY, "t_job", sizeof(mlnet_node), MLNET_TREES_MAX);
+  for (const auto& [tree, of_tree] : maps.trees) Put(entry.get(), tree, &of_tree.node);
   const int fd = entry.get();
   Put(bpf_map__fd(skeleton_->maps.ml_jobs), spec.job, &fd);
   maps.entry = std::move(entry);
@@ -217,32 +243,32 @@ RunResult BpfHost::RunEgress(const Bytes& meta, const Bytes& frame) {
   return TestRun(bpf_program__fd(skeleton_->progs.ml_egress_test), in, meta.size());
 }
 
-mlnet_slot BpfHost::Slot(uint16_t job, uint8_t class_stream, uint32_t slot) {
+mlnet_slot BpfHost::Slot(uint16_t job, uint8_t class_stream, uint32_t slot, uint8_t tree) {
   return Get<mlnet_slot>(bpf_map__fd(skeleton_->maps.ml_slots),
-                         jobs_.at(job)->node.pools[class_stream].slot_base + slot);
+                         jobs_.at(job)->trees.at(tree).node.pools[class_stream].slot_base + slot);
 }
 
-void BpfHost::SetSlot(uint16_t job, uint8_t class_stream, uint32_t slot, const mlnet_slot& value) {
-  Put(bpf_map__fd(skeleton_->maps.ml_slots), jobs_.at(job)->node.pools[class_stream].slot_base + slot, &value);
+void BpfHost::SetSlot(uint16_t job, uint8_t class_stream, uint32_t slot, const mlnet_slot& value, uint8_t tree) {
+  Put(bpf_map__fd(skeleton_->maps.ml_slots), jobs_.at(job)->trees.at(tree).node.pools[class_stream].slot_base + slot, &value);
 }
 
 mlnet_words BpfHost::Words(uint16_t job, uint8_t class_stream, uint32_t slot, uint32_t set) {
-  return Get<mlnet_words>(jobs_.at(job)->words.at(class_stream).get(), slot * 2 + set);
+  return Get<mlnet_words>(jobs_.at(job)->trees.at(0).words.at(class_stream).get(), slot * 2 + set);
 }
 
 mlnet_cell BpfHost::Cell(uint16_t job, uint8_t class_stream, uint32_t slot, uint32_t set) {
   const JobMaps& maps = *jobs_.at(job);
-  return Get<mlnet_cell>(maps.inbox.get(), maps.node.pools[class_stream].cell_base + slot * 2 + set);
+  return Get<mlnet_cell>(maps.inbox.get(), maps.trees.at(0).node.pools[class_stream].cell_base + slot * 2 + set);
 }
 
 mlnet_link BpfHost::Link(uint16_t job, uint8_t child) {
-  return Get<mlnet_link>(bpf_map__fd(skeleton_->maps.ml_links), jobs_.at(job)->node.link_base + child);
+  return Get<mlnet_link>(bpf_map__fd(skeleton_->maps.ml_links), jobs_.at(job)->trees.at(0).node.link_base + child);
 }
 
 void BpfHost::SetLinkMac(uint16_t job, uint8_t child, const Mac& mac) {
   mlnet_link link{};
   std::memcpy(&link.mac, mac.data(), mac.size());
-  Put(bpf_map__fd(skeleton_->maps.ml_links), jobs_.at(job)->node.link_base + child, &link);
+  Put(bpf_map__fd(skeleton_->maps.ml_links), jobs_.at(job)->trees.at(0).node.link_base + child, &link);
 }
 
 void BpfHost::SetAsleep(uint16_t job, uint64_t mask) {

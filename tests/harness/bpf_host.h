@@ -19,7 +19,7 @@ struct xdp_aggregate;
 
 namespace mlnet::test {
 
-/// A job as one host sees it. Children may share an address (several ranks on a host).
+/// One tree of a job as one host sees it. Children may share an address (several ranks on a host).
 struct JobSpec {
   uint16_t job = 1;
   uint16_t epoch = 1;
@@ -31,6 +31,14 @@ struct JobSpec {
   std::vector<uint8_t> open_pools{};       // class_stream values
   std::vector<uint8_t> pool_log2_slots{};  // of each open pool; none: log2_slots
   std::vector<uint8_t> local_children;   // children that run on this host, in local order (deliver)
+  uint8_t tree = 0;
+  uint8_t num_trees = 1;  // of the job, each with the same pools
+  uint32_t local_be = 0;  // a host with ranks that sums itself: where these send to
+  uint32_t root_be = 0;   // 0: aggregator_be
+  uint32_t up_be = 0;     // inner: the node above, and the own index there
+  uint8_t up_child = 0;
+  Mac up_mac{};
+  uint32_t forward_ns = 0;
 };
 
 struct RunResult {
@@ -55,8 +63,8 @@ class BpfHost {
   /// The devmap program's body on a frame with metadata: one call per copy.
   RunResult RunEgress(const Bytes& meta, const Bytes& frame);
 
-  mlnet_slot Slot(uint16_t job, uint8_t class_stream, uint32_t slot);
-  void SetSlot(uint16_t job, uint8_t class_stream, uint32_t slot, const mlnet_slot& value);
+  mlnet_slot Slot(uint16_t job, uint8_t class_stream, uint32_t slot, uint8_t tree = 0);
+  void SetSlot(uint16_t job, uint8_t class_stream, uint32_t slot, const mlnet_slot& value, uint8_t tree = 0);
   mlnet_words Words(uint16_t job, uint8_t class_stream, uint32_t slot, uint32_t set);
   mlnet_cell Cell(uint16_t job, uint8_t class_stream, uint32_t slot, uint32_t set);
   mlnet_link Link(uint16_t job, uint8_t child);
@@ -73,9 +81,11 @@ class BpfHost {
   int RingFd(uint16_t job, uint32_t local) const;
 
  private:
+  struct TreeMaps;
   struct JobMaps;
   BpfHost() = default;
-  void FillNode(const JobSpec& spec, JobMaps& maps);
+  void FillNode(const JobSpec& spec, const JobMaps& maps, mlnet_node& node);
+  void MakeTree(const JobSpec& spec, JobMaps& maps);
   JobMaps& MapsOf(const JobSpec& spec);
 
   xdp_aggregate* skeleton_ = nullptr;

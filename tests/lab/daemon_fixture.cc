@@ -221,7 +221,8 @@ void DaemonLab::Contribute(const std::string& host, const Joined& joined, uint64
   header.op_wire = wire::OpWire(MLNET_OP_ADD64, MLNET_WIRE_INT64);
   header.job = r["job_id"];
   header.epoch = r["epoch"];
-  header.child = r["child"];
+  const Json& tree = r["trees"][0];
+  header.child = tree["child"];
   header.words = MLNET_BLOCK_WORDS;
   header.fingerprint = fingerprint;
   wire::SetSeq(header, seq);
@@ -235,7 +236,7 @@ void DaemonLab::Contribute(const std::string& host, const Joined& joined, uint64
     sockaddr_in to{};
     to.sin_family = AF_INET;
     to.sin_port = htons(r["port"].get<uint16_t>());
-    inet_pton(AF_INET, r["aggregator"].get<std::string>().c_str(), &to.sin_addr);
+    inet_pton(AF_INET, tree["aggregator"].get<std::string>().c_str(), &to.sin_addr);
     EXPECT_EQ(::sendto(socket.get(), bytes.data(), bytes.size(), 0, reinterpret_cast<const sockaddr*>(&to), sizeof(to)),
               static_cast<ssize_t>(bytes.size()));
   });
@@ -244,7 +245,7 @@ void DaemonLab::Contribute(const std::string& host, const Joined& joined, uint64
 int DaemonLab::NumInnerMaps(const std::string& host) const {
   int count = 0;
   for (const char* name : {"ml_jobs", "ml_words", "ml_inboxes", "ml_wakes", "ml_rings", "ml_fans"}) {
-    const Fd map(bpf_obj_get((PinPath(host) + "/v1/maps/" + name).c_str()));
+    const Fd map(bpf_obj_get((PinPath(host) + "/v" + std::to_string(MLNET_ABI_VERSION) + "/maps/" + name).c_str()));
     EXPECT_TRUE(map) << name;
     // The tests never use more than a few ids; the lowest are given first.
     for (uint32_t key = 0, id = 0; key < 128; ++key) count += bpf_map_lookup_elem(map.get(), &key, &id) == 0;

@@ -46,10 +46,10 @@ TEST_F(DaemonJoin, two_hosts_join_and_the_sum_arrives_by_multicast) {
   for (const Joined& rank : ranks) {
     ASSERT_TRUE(rank.ok) << rank.error.ToString();
     EXPECT_EQ(rank.reply.fds.size(), 3u);
-    EXPECT_EQ(rank.reply.result["aggregator"], lab_.Address("a1"));
+    EXPECT_EQ(rank.reply.result["trees"][0]["aggregator"], lab_.Address("a1"));
     EXPECT_EQ(rank.reply.result["blocks"], 11);
   }
-  EXPECT_EQ(ranks[1].reply.result["address"], lab_.Address("w2"));
+  EXPECT_EQ(ranks[1].reply.result["trees"][0]["address"], lab_.Address("w2"));
   EXPECT_EQ(ranks[0].reply.result["multicast"], true);
   for (uint64_t seq = 0; seq < 20; ++seq) ASSERT_NO_FATAL_FAILURE(ExpectSum(ranks, seq));
   const Json shown = lab_.Call("a1", "job.show", {{"name", "demo"}});
@@ -64,7 +64,7 @@ TEST_F(DaemonJoin, without_multicast_the_sum_arrives_as_one_copy_per_host) {
   auto ranks = JoinTwo("demo");
   ASSERT_TRUE(ranks[0].ok) << ranks[0].error.ToString();
   EXPECT_EQ(ranks[0].reply.result["multicast"], false);
-  EXPECT_EQ(ranks[0].reply.result["pools"], Json::parse(R"([{"class":0,"stream":0,"log2_slots":5,"cell_base":0},
+  EXPECT_EQ(ranks[0].reply.result["trees"][0]["pools"], Json::parse(R"([{"class":0,"stream":0,"log2_slots":5,"cell_base":0},
                             {"class":0,"stream":1,"log2_slots":5,"cell_base":64}])"));
   for (uint64_t seq = 0; seq < 20; ++seq) ASSERT_NO_FATAL_FAILURE(ExpectSum(ranks, seq));
   EXPECT_EQ(lab_.Call("w2", "job.show", {{"name", "demo"}})["fan"]["kind"], "unicast");
@@ -122,6 +122,8 @@ TEST_F(DaemonJoin, bad_or_taken_rank_is_refused_at_once) {
 
 TEST_F(DaemonJoin, aggregator_that_is_not_attached_is_named_to_all_ranks) {
   lab_.Call("a1", "iface.detach", {{"name", "eth0"}});
+  // By default the hosts of the ranks would do it.
+  lab_.Call("w1", "job.create", {{"name", "demo"}, {"world_size", 2}, {"shape", "star"}});
   auto ranks = JoinTwo("demo");
   for (const Joined& rank : ranks) {
     EXPECT_EQ(rank.error.code, ErrorCode::kUnavailable);

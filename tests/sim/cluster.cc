@@ -12,11 +12,11 @@
 namespace mlnet::sim {
 namespace {
 
-constexpr int kAggregator = 100;  // last byte of its address; worker hosts count from 1
+constexpr const char* kLocalAggregator = "169.254.28.12";  // of each host, behind its veth
 constexpr uint64_t kNextTurnNs = 1'000;
 
-test::Mac MacOf(int number) { return {0x02, 0, 0, 0, 0, static_cast<uint8_t>(number)}; }
-uint32_t IpOf(int number) { return test::Ip("192.0.2." + std::to_string(number)); }
+test::Mac MacOf(int host) { return {0x02, 0, 0, 0, 0, static_cast<uint8_t>(host + 1)}; }
+uint32_t LocalIp() { return test::Ip(kLocalAggregator); }
 uint32_t GroupIp() { return test::Ip("239.77.1.7"); }
 
 // Loading takes a while and hosts keep jobs apart, so all clusters of a process share them.
@@ -49,9 +49,9 @@ class Cluster::Rank final : public worker::Transport, public worker::ControlSink
   Rank(Cluster& cluster, int number, worker::Inbox inbox, const worker::EngineConfig& config)
       : cluster_(cluster), number_(number), inbox_(std::move(inbox)), engine(config, *this, *this) {}
 
-  Result<void> Send(int, std::span<const std::byte> packets, size_t packet_bytes) override {
+  Result<void> Send(size_t flow, std::span<const std::byte> packets, size_t packet_bytes) override {
     for (size_t at = 0; at < packets.size(); at += packet_bytes) {
-      cluster_.SendUp(number_, packets.subspan(at, std::min(packet_bytes, packets.size() - at)));
+      cluster_.SendUp(number_, static_cast<int>(flow / MLNET_CLASSES_MAX), packets.subspan(at, std::min(packet_bytes, packets.size() - at)));
     }
     return {};
   }
@@ -88,50 +88,109 @@ Cluster::Cluster(const ClusterOptions& options)
   config.world_size = options_.ranks;
   config.timeout_ns = options_.timeout_ns;
   config.window_first = options_.window_first;
-  config.aggregator = "192.0.2.100:28012";
   config.small_bytes = options_.small_bytes;
-  uint32_t cell_base = 0;
-  for (const uint8_t pool : Pools()) {
-    const uint8_t log2_slots = Log2Slots(pool);
-    (MLNET_STREAM(pool) == 0 ? config.pools : config.fixups)[MLNET_CLASS(pool)] = {true, log2_slots, cell_base,
-                                                                                   options_.first_seq};
-    cell_base += 2U << log2_slots;
-  }
+  config.trees.clear();
+  for (int t = 0; t < options_.trees; ++t) config.trees.push_back(TreeOf(t));
   for (int r = 0; r < options_.ranks; ++r) {
     test::BpfHost& host = *hosts_[static_cast<size_t>(HostOf(r))];
     const auto local = static_cast<uint32_t>(r / num_hosts_);
     auto inbox = worker::Inbox::Open(host.InboxFd(job_), host.WakeFd(job_), host.RingFd(job_, local), local);
     EXPECT_TRUE(inbox.has_value()) << inbox.error().ToString();
     config.rank = r;
-    config.child = static_cast<uint8_t>(r);
+    for (int t = 0; t < options_.trees; ++t) {
+      config.trees[static_cast<size_t>(t)].child = static_cast<uint8_t>(ChildOf(r, t));
+    }
     ranks_.push_back(std::make_unique<Rank>(*this, r, std::move(*inbox), config));
   }
 }
 
 Cluster::~Cluster() = default;
 
-test::JobSpec Cluster::JobOf(int host) const {
+uint32_t Cluster::IpOfHost(int host) { return test::Ip("192.0.2." + std::to_string(host + 1)); }
+
+worker::TreeConfig Cluster::TreeOf(int tree) const {
+  worker::TreeConfig config;
+  config.tree = static_cast<uint8_t>(tree);
+  config.aggregator = "192.0.2." + std::to_string(RootOf(tree) + 1) + ":28012";
+  uint32_t cells = 0;
+  for (const uint8_t pool : Pools()) cells += 2U << Log2Slots(pool);
+  uint32_t cell_base = cells * static_cast<uint32_t>(tree);
+  for (const uint8_t pool : Pools()) {
+    const uint8_t log2_slots = Log2Slots(pool);
+    (MLNET_STREAM(pool) == 0 ? config.pools : config.fixups)[MLNET_CLASS(pool)] = {true, log2_slots, cell_base,
+                                                                                   options_.first_seq};
+    cell_base += 2U << log2_slots;
+  }
+  return config;
+}
+
+std::vector<int> Cluster::RanksOf(int host) const {
+  std::vector<int> ranks;
+  for (int r = host; r < options_.ranks && host < num_hosts_; r += num_hosts_) ranks.push_back(r);
+  return ranks;
+}
+
+bool Cluster::IsInner(int host, int tree) const {
+  return options_.combines && host != RootOf(tree) && RanksOf(host).size() > 1;
+}
+
+std::vector<Cluster::Child> Cluster::RootChildren(int tree) const {
+  std::vector<Child> children;
+  for (int h = 0; h < num_hosts_; ++h) {
+    if (IsInner(h, tree)) children.push_back({-1, h});
+    else for (const int r : RanksOf(h)) children.push_back({r, h});
+  }
+  return children;
+}
+
+int Cluster::ChildOf(int rank, int tree) const {
+  const int host = HostOf(rank);
+  if (IsInner(host, tree)) return rank / num_hosts_;
+  const auto children = RootChildren(tree);
+  return static_cast<int>(std::find_if(children.begin(), children.end(), [&](const Child& c) { return c.rank == rank; }) -
+                          children.begin());
+}
+
+test::JobSpec Cluster::JobOf(int host, int tree) const {
   test::JobSpec spec;
+  const int root = RootOf(tree);
+  const auto children = RootChildren(tree);
   spec.job = job_;
-  spec.flags = host == num_hosts_ ? MLNET_NODE_AGGREGATE : MLNET_NODE_DELIVER;
-  if (options_.is_multicast) spec.flags |= MLNET_NODE_MULTICAST;
-  for (int r = 0; r < options_.ranks; ++r) spec.child_addr_be.push_back(IpOf(HostOf(r) + 1));
-  spec.aggregator_be = IpOf(kAggregator);
+  spec.tree = static_cast<uint8_t>(tree);
+  spec.num_trees = static_cast<uint8_t>(options_.trees);
+  spec.flags = host < num_hosts_ ? MLNET_NODE_DELIVER : 0;
+  spec.aggregator_be = spec.root_be = IpOfHost(root);
   spec.group_be = GroupIp();
+  if (IsInner(host, tree)) {
+    spec.flags |= MLNET_NODE_AGGREGATE | MLNET_NODE_INNER;
+    spec.aggregator_be = IpOfHost(host);
+    spec.up_be = IpOfHost(root);
+    spec.up_mac = MacOf(root);
+    spec.forward_ns = 1;  // the clock of the program is not the simulator's
+    spec.up_child = static_cast<uint8_t>(
+        std::find_if(children.begin(), children.end(), [&](const Child& c) { return c.host == host; }) - children.begin());
+    for (size_t i = 0; i < RanksOf(host).size(); ++i) spec.child_addr_be.push_back(IpOfHost(host));
+  } else {
+    if (options_.is_multicast) spec.flags |= MLNET_NODE_MULTICAST;
+    for (const Child& child : children) spec.child_addr_be.push_back(IpOfHost(child.host));
+  }
+  if (host == root) spec.flags |= MLNET_NODE_AGGREGATE;
+  if (host < num_hosts_ && (spec.flags & MLNET_NODE_AGGREGATE) != 0) spec.local_be = LocalIp();
+  for (const int rank : RanksOf(host)) spec.local_children.push_back(static_cast<uint8_t>(ChildOf(rank, tree)));
   for (const uint8_t pool : Pools()) {
     spec.open_pools.push_back(pool);
     spec.pool_log2_slots.push_back(Log2Slots(pool));
-  }
-  for (int r = host; r < options_.ranks && host < num_hosts_; r += num_hosts_) {
-    spec.local_children.push_back(static_cast<uint8_t>(r));
   }
   return spec;
 }
 
 void Cluster::SetUpHosts() {
-  for (int h = 0; h <= num_hosts_; ++h) {
+  const int num_all = options_.workers_sum ? num_hosts_ : num_hosts_ + options_.trees;
+  for (int h = 0; h < num_all; ++h) {
     hosts_.push_back(HostNumber(static_cast<size_t>(h)));
-    hosts_.back()->SetJob(JobOf(h));
+    for (int t = 0; t < options_.trees; ++t) {
+      if (h < num_hosts_ || h == RootOf(t)) hosts_.back()->SetJob(JobOf(h, t));
+    }
   }
 }
 
@@ -149,6 +208,7 @@ uint8_t Cluster::Log2Slots(uint8_t pool) const {
 // The state that a job which has run since seq 0 would have left just before first_seq.
 void Cluster::SetUpSlots() {
   if (options_.first_seq == 0) return;
+  EXPECT_FALSE(options_.combines) << "slots of inner nodes are not set up";
   const uint64_t members = options_.ranks == 64 ? ~0ULL : (1ULL << options_.ranks) - 1;
   for (const uint8_t pool : Pools()) {
     const uint64_t slots = 1ULL << Log2Slots(pool);
@@ -161,7 +221,10 @@ void Cluster::SetUpSlots() {
         set.epoch = 1;
         set.state = MLNET_SET_COMPLETE;
       }
-      hosts_.back()->SetSlot(job_, pool, static_cast<uint32_t>(next % slots), slot);
+      for (int t = 0; t < options_.trees; ++t) {
+        hosts_[static_cast<size_t>(RootOf(t))]->SetSlot(job_, pool, static_cast<uint32_t>(next % slots), slot,
+                                                        static_cast<uint8_t>(t));
+      }
     }
   }
 }
@@ -180,44 +243,50 @@ std::shared_ptr<Work> Cluster::Submit(int rank, const worker::CollectiveSpec& sp
 }
 
 worker::Engine& Cluster::engine(int rank) { return ranks_[static_cast<size_t>(rank)]->engine; }
-mlnet_stats Cluster::AggregatorStats() { return hosts_.back()->Stats(job_); }
+mlnet_stats Cluster::AggregatorStats() { return RootStats(0); }
+mlnet_stats Cluster::RootStats(int tree) { return hosts_[static_cast<size_t>(RootOf(tree))]->Stats(job_); }
 void Cluster::Kill(int rank) { ranks_[static_cast<size_t>(rank)]->is_dead = true; }
 
-void Cluster::SendUp(int rank, std::span<const std::byte> packet) {
+void Cluster::SendUp(int rank, int tree, std::span<const std::byte> packet) {
+  const int from = HostOf(rank), to = IsInner(from, tree) ? from : RootOf(tree);
   test::Frame addresses;
-  addresses.saddr_be = IpOf(HostOf(rank) + 1);
-  addresses.daddr_be = IpOf(kAggregator);
-  addresses.src_mac = MacOf(HostOf(rank) + 1);
-  addresses.dst_mac = MacOf(kAggregator);
+  addresses.saddr_be = IpOfHost(from);
+  addresses.daddr_be = from == to ? LocalIp() : IpOfHost(to);
+  addresses.src_mac = MacOf(from);
+  addresses.dst_mac = MacOf(to);
   addresses.words.resize((packet.size() - sizeof(mlnet_hdr) - sizeof(mlnet_trailer)) / 8);
   test::Bytes frame = addresses.Build();  // the right length; then the packet as the engine built it
   std::memcpy(frame.data() + frame.size() - packet.size(), packet.data(), packet.size());
-  network_.Send(now_ns_, HostOf(rank), num_hosts_, std::move(frame));
+  network_.Send(now_ns_, from, to, std::move(frame));
 }
 
 void Cluster::Deliver(Arrival arrival) {
   if (arrival.frame.size() < 14) return;
   test::BpfHost& host = *hosts_[static_cast<size_t>(arrival.host)];
   const test::RunResult run = host.Run(arrival.frame);
-  if (run.action == XDP_TX) Forward(run.frame);
-  if (run.action == XDP_REDIRECT) ForwardCopies(run);
+  // A redirect without metadata goes out as it is.
+  if (run.action == XDP_TX || (run.action == XDP_REDIRECT && run.meta.empty())) Forward(arrival.host, run.frame);
+  if (run.action == XDP_REDIRECT && !run.meta.empty()) ForwardCopies(arrival.host, run);
   if (arrival.host < num_hosts_) RunRanks(arrival.host);
 }
 
-// The switch: by destination address; a group goes to every worker host.
-void Cluster::Forward(const test::Bytes& frame) {
+// The switch: by destination address; a group goes to every worker host but the one that sends. A host's answers
+// to its own ranks go through its veth, and so through its program again.
+void Cluster::Forward(int from, const test::Bytes& frame) {
   uint32_t daddr_be;
   std::memcpy(&daddr_be, frame.data() + 30, sizeof(daddr_be));
-  for (int h = 0; h < num_hosts_; ++h) {
-    if (daddr_be == GroupIp() || daddr_be == IpOf(h + 1)) network_.Send(now_ns_, num_hosts_, h, frame);
+  for (int h = 0; h < static_cast<int>(hosts_.size()); ++h) {
+    const bool is_in_group = daddr_be == GroupIp() && h != from && h < num_hosts_;
+    if (is_in_group || daddr_be == IpOfHost(h)) network_.Send(now_ns_, from, h, frame);
   }
 }
 
-void Cluster::ForwardCopies(const test::RunResult& run) {
-  for (int copy = 0; copy < num_hosts_; ++copy) {
-    const test::RunResult sent = hosts_.back()->RunEgress(run.meta, run.frame);
+void Cluster::ForwardCopies(int from, const test::RunResult& run) {
+  const int copies = from < num_hosts_ ? num_hosts_ - 1 : num_hosts_;  // of a root
+  for (int copy = 0; copy < copies; ++copy) {
+    const test::RunResult sent = hosts_[static_cast<size_t>(from)]->RunEgress(run.meta, run.frame);
     EXPECT_EQ(sent.action, XDP_PASS);
-    Forward(sent.frame);
+    Forward(from, sent.frame);
   }
 }
 

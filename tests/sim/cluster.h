@@ -21,6 +21,9 @@ uint64_t Seed(uint64_t fallback);
 struct ClusterOptions {
   int ranks = 2;
   int hosts = 0;  // worker hosts; 0: one per rank. Rank r runs on host r mod hosts
+  int trees = 1;  // each with a root of its own
+  bool workers_sum = false;  // roots are worker hosts, in turn; else hosts without ranks
+  bool combines = false;     // hosts of several ranks are inner nodes
   bool is_multicast = true;
   uint8_t log2_slots = 5;
   std::vector<uint8_t> classes{0};
@@ -51,6 +54,7 @@ class Cluster {
   worker::Engine& engine(int rank);
   CommStats Stats(int rank) { return engine(rank).Stats(); }
   mlnet_stats AggregatorStats();
+  mlnet_stats RootStats(int tree);
   const Traffic& traffic() const { return network_.traffic(); }
   Network& network() { return network_; }
   uint64_t now_ns() const { return now_ns_; }
@@ -67,14 +71,25 @@ class Cluster {
 
   void SetUpHosts();
   void SetUpSlots();
-  test::JobSpec JobOf(int host) const;
+  test::JobSpec JobOf(int host, int tree) const;
+  std::vector<int> RanksOf(int host) const;
+  bool IsInner(int host, int tree) const;
+  /// Child at the root: a rank, or -1 and the inner node of a host.
+  struct Child {
+    int rank, host;
+  };
+  std::vector<Child> RootChildren(int tree) const;
+  int ChildOf(int rank, int tree) const;
+  worker::TreeConfig TreeOf(int tree) const;
+  int RootOf(int tree) const { return options_.workers_sum ? tree % num_hosts_ : num_hosts_ + tree; }
+  static uint32_t IpOfHost(int host);
   std::vector<uint8_t> Pools() const;
   uint8_t Log2Slots(uint8_t pool) const;
   int HostOf(int rank) const { return rank % num_hosts_; }
-  void SendUp(int rank, std::span<const std::byte> packet);
+  void SendUp(int rank, int tree, std::span<const std::byte> packet);
   void Deliver(Arrival arrival);
-  void Forward(const test::Bytes& frame);
-  void ForwardCopies(const test::RunResult& run);
+  void Forward(int from, const test::Bytes& frame);
+  void ForwardCopies(int from, const test::RunResult& run);
   void RunRanks(int host);
   void RunRank(Rank& rank);
   bool Step();
@@ -85,7 +100,7 @@ class Cluster {
   int num_hosts_;
   uint64_t now_ns_ = 1'000'000;
   Network network_;
-  std::vector<test::BpfHost*> hosts_;  // worker hosts, then the aggregator
+  std::vector<test::BpfHost*> hosts_;  // worker hosts, then aggregators without ranks
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::vector<Call> calls_;
   std::vector<std::shared_ptr<Work>> works_;

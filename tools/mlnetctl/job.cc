@@ -15,6 +15,7 @@ struct CreateArgs {
   int world_size = 0;
   std::optional<int> slots, classes, timeout_ms, deadline_ms, rto_min_us, rto_max_us;
   std::string multicast;
+  std::string shape;
 };
 
 Tone ToneOfState(const std::string& state) {
@@ -46,6 +47,7 @@ int Create(Context& context, const CreateArgs& args) {
   set("rto_min_us", args.rto_min_us);
   set("rto_max_us", args.rto_max_us);
   if (!args.multicast.empty()) params["multicast"] = args.multicast;
+  if (!args.shape.empty()) params["shape"] = args.shape;
   const auto result = context.Call("job.create", params);
   if (!result) return context.Fail(result.error());
   if (context.options.json) context.PrintJson(*result);
@@ -153,6 +155,8 @@ void AddCreate(CLI::App& job, Context& context) {
   create->add_option("--classes", args->classes, "traffic classes")->check(CLI::Range(1, 8));
   create->add_option("--multicast", args->multicast, "auto, on or off")
       ->check(CLI::IsMember({"auto", "on", "off"}));
+  create->add_option("--shape", args->shape, "who sums: auto, star, shards (all aggregators), workers (the ranks' hosts)")
+      ->check(CLI::IsMember({"auto", "star", "shards", "workers"}));
   create->add_option("--timeout-ms", args->timeout_ms, "deadline of joins and collectives")
       ->check(CLI::PositiveNumber);
   create->add_option("--deadline-ms", args->deadline_ms, "straggler deadline of a packet")

@@ -112,6 +112,11 @@ void ReadDatapath(TableReader& in, Config& out) {
   if (!ParsePrefix(prefix, out.group_base, out.group_bits)) {
     in.Fail("group_prefix", "must be an IPv4 multicast prefix such as 239.77.0.0/16");
   }
+  in.String("local_address", out.local_address);
+  in_addr local{};
+  if (!out.local_address.empty() && inet_pton(AF_INET, out.local_address.c_str(), &local) != 1) {
+    in.Fail("local_address", "must be an IPv4 address, or empty");
+  }
   in.OneOf("multicast", out.job.multicast, {"auto", "on", "off"});
   in.RejectUnknown();
 }
@@ -131,6 +136,7 @@ void ReadIface(TableReader& in, Config& out) {
 void ReadJob(TableReader& in, JobSpec& out) {
   in.Number("slots", 1, 65536, out.slots);
   in.Number("classes", 1, MLNET_CLASSES_MAX, out.classes);
+  in.OneOf("shape", out.shape, {"auto", "star", "shards", "workers"});
   in.Number("timeout_ms", 1, 86'400'000, out.timeout_ms);
   in.Number("deadline_ms", 0, 86'400'000, out.deadline_ms);
   in.Number("rto_min_us", 1, 60'000'000, out.rto_min_us);
@@ -162,6 +168,9 @@ Result<void> CheckSpec(const JobSpec& spec) {
   }
   if (spec.rto_min_us == 0 || spec.rto_min_us > spec.rto_max_us) {
     return Err(ErrorCode::kInvalidArgument, "rto_min_us must be at least 1 and at most rto_max_us");
+  }
+  if (spec.shape != "auto" && spec.shape != "star" && spec.shape != "shards" && spec.shape != "workers") {
+    return Err(ErrorCode::kInvalidArgument, "shape is '" + spec.shape + "', must be one of: auto, star, shards, workers");
   }
   if (spec.multicast != "auto" && spec.multicast != "on" && spec.multicast != "off") {
     return Err(ErrorCode::kInvalidArgument, "multicast is '" + spec.multicast + "', must be one of: auto, on, off");

@@ -45,6 +45,7 @@ struct Config {
   uint32_t slots = 0;  // default: MLNET_SLOTS_MAX
   uint32_t group_base = 0;  // host order
   int group_bits = 0;       // prefix length
+  std::string local_address = "169.254.28.12";  // of this host's aggregator for its own ranks; empty: none
   std::vector<IfaceConfig> ifaces;
   JobSpec job;  // defaults for jobs; job.multicast is [datapath] multicast
 };

@@ -179,7 +179,7 @@ void JoinTimedOut(JobView& view, int rank, uint64_t waited_ms, uint64_t now_ms) 
       if (!done) hosts += (hosts.empty() ? "" : ", ") + host;
     }
     Fail(view, Error{ErrorCode::kTimeout, Quoted(view) + " has all ranks, but its hosts were not ready after " +
-                     std::to_string(waited_ms) + " ms; waiting for: " + (hosts.empty() ? view.job.plan.aggregator : hosts),
+                     std::to_string(waited_ms) + " ms; waiting for: " + (hosts.empty() ? NamesOfAggregators(view.job.plan) : hosts),
                      "see mlnetd's log there"}, {}, now_ms);
     return;
   }
@@ -218,9 +218,8 @@ bool AllHostsPrepared(const JobView& view) {
   for (const JobHostRecord& host : view.hosts) {
     if (host.prepared) prepared.insert(host.host);
   }
-  const auto hosts = WorkerHosts(view.job.plan);
-  return prepared.contains(view.job.plan.aggregator) &&
-         std::all_of(hosts.begin(), hosts.end(), [&](const auto& h) { return prepared.contains(h); });
+  const auto hosts = HostsOf(view.job.plan);
+  return std::all_of(hosts.begin(), hosts.end(), [&](const auto& h) { return prepared.contains(h); });
 }
 
 bool MismatchIsRipe(const JobView& view, uint64_t now_ms) {

@@ -30,50 +30,59 @@ struct HostRecord {
   int pid = 0;
   uint16_t port = 0;
   uint32_t slots_free = 0;  // longest free run in ml_slots
+  std::string local_address;  // where ranks of this host reach its own aggregator; empty: not at all
   std::vector<IfaceRecord> ifaces;
   bool running = false;     // false after an orderly stop
   uint64_t heartbeat_ms = 0;  // a column of its own: beats must not look like changes
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(HostRecord, host, instance, pid, port, slots_free, ifaces, running)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(HostRecord, host, instance, pid, port, slots_free, local_address, ifaces, running)
 
 /// What an operator may set per job.
 struct JobSpec {
   uint32_t slots = 256;  // P of every class
   uint32_t classes = 2;
   std::string multicast = "auto";
+  std::string shape = "auto";  // who sums, see plan.h
   uint32_t timeout_ms = 30000;
   uint32_t deadline_ms = 0;
   uint32_t rto_min_us = 1000;
   uint32_t rto_max_us = 200000;
   uint32_t window_first = 32;
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobSpec, slots, classes, multicast, timeout_ms, deadline_ms, rto_min_us,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobSpec, slots, classes, multicast, shape, timeout_ms, deadline_ms, rto_min_us,
                                                 rto_max_us, window_first)
 
 struct PlanChild {
-  int rank = 0;  // child index = rank in a tree of one node
+  int rank = 0;
   std::string host;
   std::string iface;
   std::string address;
+  std::string local_address;  // of the host's own aggregator; empty: it has none
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PlanChild, rank, host, iface, address)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PlanChild, rank, host, iface, address, local_address)
 
-/// One node that sums, and the ranks below it.
+/// The root of a tree; what is below it follows from the children of the plan (plan.h).
+struct PlanTree {
+  std::string aggregator;  // host
+  std::string iface;
+  std::string address;
+  std::string local_address;  // where ranks on the same host reach it; empty: it has none
+  uint32_t weight = 1;        // share of large calls
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PlanTree, aggregator, iface, address, local_address, weight)
+
 struct Plan {
   uint16_t job_id = 0;
   uint16_t epoch = 0;
   uint16_t port = 0;
-  std::string aggregator;  // host
-  std::string aggregator_iface;
-  std::string aggregator_address;
+  std::vector<PlanTree> trees;  // by tree number
   std::string group;
   uint32_t blocks = 0;
   uint32_t log2_slots = 0;
   uint32_t classes = 0;
-  std::vector<PlanChild> children;  // by child index
+  std::vector<PlanChild> children;  // by rank
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Plan, job_id, epoch, port, aggregator, aggregator_iface, aggregator_address,
-                                                group, blocks, log2_slots, classes, children)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Plan, job_id, epoch, port, trees, group, blocks, log2_slots, classes, children)
 
 inline constexpr const char* kJoining = "joining";
 inline constexpr const char* kPreparing = "preparing";
@@ -124,9 +133,10 @@ struct JobHostRecord {
   uint64_t incarnation = 0;
   std::string host;
   bool prepared = false;        // maps and table entry are in place
-  bool multicast_seen = false;  // a probe came in by the group
+  uint32_t multicast_seen = 0;  // bit per tree: a probe of its root came in by the group
+  bool serving = false;         // the trees it sums send results the way that was decided
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobHostRecord, incarnation, host, prepared, multicast_seen)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobHostRecord, incarnation, host, prepared, multicast_seen, serving)
 
 /// A job with everything that belongs to its present incarnation.
 struct JobView {

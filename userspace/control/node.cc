@@ -10,19 +10,22 @@
 namespace mlnet::control {
 namespace {
 
+constexpr uint32_t kForwardNs = 500'000;  // under the shortest timer of a rank, over a round trip of the network above
+
 uint32_t AddressBe(const std::string& text) {
   in_addr address{};
   return inet_pton(AF_INET, text.c_str(), &address) == 1 ? address.s_addr : 0;
 }
 
-void SetPools(const Plan& plan, const HostIds& ids, mlnet_node& node) {
+void SetPools(const Plan& plan, size_t tree, const TreeIds& ids, mlnet_node& node) {
   uint32_t slot = 0;
+  const uint32_t first_cell = 2 * SlotsOf(plan.log2_slots, plan.classes) * static_cast<uint32_t>(tree);
   for (uint32_t i = 0; i < NumPools(plan); ++i) {
     const PoolSize size = PoolOf(plan, i);
     mlnet_pool& pool = node.pools[size.class_stream];
     pool.log2_slots = static_cast<uint8_t>(size.log2_slots);
     pool.is_open = 1;
-    pool.cell_base = 2 * slot;
+    pool.cell_base = first_cell + 2 * slot;
     if (!ids.words.empty()) {
       pool.slot_base = ids.slot_base + slot;
       pool.words_id = ids.words[i];
@@ -31,26 +34,57 @@ void SetPools(const Plan& plan, const HostIds& ids, mlnet_node& node) {
   }
 }
 
-void SetAggregator(const Plan& plan, const HostIds& ids, bool multicast, mlnet_node& node) {
+void SetChildren(const std::vector<TreeChild>& children, mlnet_node& node) {
+  node.n_children = static_cast<uint8_t>(children.size());
+  node.members = children.size() == 64 ? ~uint64_t{0} : (uint64_t{1} << children.size()) - 1;
+  for (size_t c = 0; c < children.size(); ++c) node.child_addr_be[c] = AddressBe(children[c].address);
+}
+
+void SetRoot(const Plan& plan, size_t tree, const TreeIds& ids, bool multicast, mlnet_node& node) {
+  const PlanTree& of = plan.trees[tree];
+  const auto children = RootChildren(plan, tree);
   node.flags |= MLNET_NODE_AGGREGATE;
   if (multicast) node.flags |= MLNET_NODE_MULTICAST;
-  node.addr_be = AddressBe(plan.aggregator_address);
+  node.addr_be = AddressBe(of.address);
+  node.local_be = of.local_address.empty() ? 0 : AddressBe(of.local_address);
   node.fan_id = ids.fan;
   node.link_base = ids.link_base;
+  SetChildren(children, node);
   for (const std::string& host : WorkerHosts(plan)) {
-    const auto first = std::find_if(plan.children.begin(), plan.children.end(), [&](const auto& c) { return c.host == host; });
-    node.fan_child[node.n_fan++] = static_cast<uint8_t>(first - plan.children.begin());
+    if (host == of.aggregator) continue;  // its ranks have the result in their inbox
+    const auto first = std::find_if(children.begin(), children.end(), [&](const auto& c) { return c.host == host; });
+    node.fan_child[node.n_fan++] = static_cast<uint8_t>(first - children.begin());
   }
 }
 
-void SetWorker(const Plan& plan, const std::string& host, const HostIds& ids, mlnet_node& node) {
+// Combines the ranks of `host`, all of which read its inbox: there is nobody to send a result on to.
+void SetInner(const Plan& plan, size_t tree, const std::string& host, const TreeIds& ids, const Mac& up_mac, mlnet_node& node) {
+  const auto at_root = RootChildren(plan, tree);
+  const auto own = std::find_if(at_root.begin(), at_root.end(), [&](const auto& c) { return c.host == host; });
+  const PlanChild& first = plan.children[static_cast<size_t>(own->ranks.front())];
+  node.flags |= MLNET_NODE_AGGREGATE | MLNET_NODE_INNER;
+  node.addr_be = AddressBe(first.address);
+  node.local_be = AddressBe(first.local_address);
+  node.up_be = AddressBe(plan.trees[tree].address);
+  node.up_child = static_cast<uint8_t>(own - at_root.begin());
+  std::copy(up_mac.begin(), up_mac.end(), node.up_mac);
+  node.forward_ns = kForwardNs;
+  node.fan_id = ids.fan;
+  node.link_base = ids.link_base;
+  std::vector<TreeChild> children;
+  for (const int rank : own->ranks) children.push_back({{rank}, host, first.address});
+  SetChildren(children, node);
+}
+
+void SetWorker(const Plan& plan, size_t tree, const std::string& host, const HostIds& ids, mlnet_node& node) {
   node.flags |= MLNET_NODE_DELIVER;
-  node.parent_be = AddressBe(plan.aggregator_address);
+  node.root_be = AddressBe(plan.trees[tree].address);
+  node.parent_be = node.local_be != 0 ? node.local_be : node.root_be;
   node.inbox_id = ids.inbox;
   for (const int rank : LocalRanks(plan, host)) {
     node.local_ring[node.n_local] = ids.rings[node.n_local];
     ++node.n_local;
-    node.child_local[rank] = node.n_local;
+    node.child_local[ChildIndexOf(plan, tree, rank)] = node.n_local;
   }
 }
 
@@ -64,7 +98,9 @@ std::vector<int> LocalRanks(const Plan& plan, const std::string& host) {
   return ranks;
 }
 
-uint32_t InboxCells(const Plan& plan) { return 2 * SlotsOf(plan.log2_slots, plan.classes); }
+uint32_t InboxCells(const Plan& plan) {
+  return 2 * SlotsOf(plan.log2_slots, plan.classes) * static_cast<uint32_t>(plan.trees.size());
+}
 
 void GroupMac(uint32_t group_be, uint8_t mac[6]) {
   const uint32_t group = ntohl(group_be);
@@ -73,19 +109,20 @@ void GroupMac(uint32_t group_be, uint8_t mac[6]) {
   std::copy(bytes, bytes + 6, mac);
 }
 
-mlnet_node MakeNode(const Plan& plan, const std::string& host, const HostIds& ids, bool multicast) {
+mlnet_node MakeNode(const Plan& plan, size_t tree, const std::string& host, const HostIds& ids, const HostMacs& macs,
+                    bool multicast) {
   mlnet_node node{};
+  const TreeIds& of_tree = ids.trees[tree];
   node.epoch = plan.epoch;
   node.port_be = htons(plan.port);
-  node.n_children = static_cast<uint8_t>(plan.children.size());
-  node.members = plan.children.size() == 64 ? ~uint64_t{0} : (uint64_t{1} << plan.children.size()) - 1;
-  node.stats_id = ids.stats;
+  node.stats_id = of_tree.stats;
   node.group_be = AddressBe(plan.group);
   GroupMac(node.group_be, node.group_mac);
-  for (size_t c = 0; c < plan.children.size(); ++c) node.child_addr_be[c] = AddressBe(plan.children[c].address);
-  SetPools(plan, ids, node);
-  if (plan.aggregator == host) SetAggregator(plan, ids, multicast, node);
-  if (!LocalRanks(plan, host).empty()) SetWorker(plan, host, ids, node);
+  std::copy(macs.nic.begin(), macs.nic.end(), node.nic_mac);
+  SetPools(plan, tree, of_tree, node);
+  if (plan.trees[tree].aggregator == host) SetRoot(plan, tree, of_tree, multicast, node);
+  else if (IsInner(plan, tree, host)) SetInner(plan, tree, host, of_tree, macs.up, node);
+  if (!LocalRanks(plan, host).empty()) SetWorker(plan, tree, host, ids, node);
   return node;
 }
 

@@ -2,6 +2,7 @@
 // The job table entry of one host (mlnet_node), from the plan and the ids that this host gave the job.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -10,24 +11,36 @@
 
 namespace mlnet::control {
 
-/// Ids and ranges of one job on one host; 0 and empty: not needed there.
-struct HostIds {
+/// Ids and ranges of one tree on one host; 0 and empty: not needed there.
+struct TreeIds {
   uint32_t slot_base = 0;
   std::vector<uint32_t> words;  // per pool, in the order of PoolOf
-  uint32_t inbox = 0;           // also the wake map's
-  std::vector<uint32_t> rings;  // per local rank
   uint32_t fan = 0;
   uint32_t link_base = 0;
   uint32_t stats = 0;
+};
+struct HostIds {
+  uint32_t inbox = 0;           // also the wake map's
+  std::vector<uint32_t> rings;  // per local rank
+  std::vector<TreeIds> trees;
+};
+using Mac = std::array<uint8_t, 6>;
+
+/// Link addresses that a node needs.
+struct HostMacs {
+  Mac nic{};  // of the NIC that it sends by
+  Mac up{};   // of the next hop to the node above (inner)
 };
 
 /// Ranks on `host`, ascending: local index -> rank.
 std::vector<int> LocalRanks(const Plan& plan, const std::string& host);
 
-/// Cells of the job's inbox on a worker host.
+/// Cells of the job's inbox on a worker host, of all trees.
 uint32_t InboxCells(const Plan& plan);
 
-mlnet_node MakeNode(const Plan& plan, const std::string& host, const HostIds& ids, bool multicast);
+/// What `host` does in tree `tree`.
+mlnet_node MakeNode(const Plan& plan, size_t tree, const std::string& host, const HostIds& ids, const HostMacs& macs,
+                    bool multicast);
 
 /// Link address of an IPv4 multicast group given in network order.
 void GroupMac(uint32_t group_be, uint8_t mac[6]);

@@ -48,50 +48,83 @@ struct Candidate {
 
 size_t JobsSummedOn(const std::vector<JobView>& jobs, const std::string& host) {
   return static_cast<size_t>(std::count_if(jobs.begin(), jobs.end(), [&](const JobView& v) {
-    return (v.job.state == kPreparing || v.job.state == kReady) && v.job.plan.aggregator == host;
+    return (v.job.state == kPreparing || v.job.state == kReady) && Sums(v.job.plan, host);
   }));
 }
 
-// Why `host` cannot sum this job; empty when it can, with `out` set.
-std::string Consider(const PlanInput& in, const HostRecord& host, Candidate& out) {
-  const JobView& view = *in.job;
+std::string WhyNotRunning(const PlanInput& in, const HostRecord& host) {
+  return !host.running || in.now_ms > host.heartbeat_ms + kHeartbeatStaleMs ? "its mlnetd is not running" : "";
+}
+
+std::string WhyTooFull(const PlanInput& in, const HostRecord& host) {
+  const JobSpec& spec = in.job->job.spec;
+  const uint32_t needed = SlotsOf(static_cast<uint32_t>(std::countr_zero(spec.slots)), spec.classes);
+  if (host.slots_free >= needed) return "";
+  return "it has " + std::to_string(host.slots_free) + " slots in a row, the job needs " + std::to_string(needed);
+}
+
+const MemberRecord* RankOn(const PlanInput& in, const std::string& host) {
+  const auto& members = in.job->members;
+  const auto it = std::find_if(members.begin(), members.end(), [&](const auto& m) { return m.host == host; });
+  return it == members.end() ? nullptr : &*it;
+}
+
+// Why `host` cannot sum this job as a host without ranks of it; empty when it can, with `out` set.
+std::string ConsiderSpare(const PlanInput& in, const HostRecord& host, Candidate& out) {
   const auto offers = [](const IfaceRecord& i) { return i.aggregator; };
   if (std::none_of(host.ifaces.begin(), host.ifaces.end(), offers)) return "no interface with aggregator = true";
-  if (!host.running || in.now_ms > host.heartbeat_ms + kHeartbeatStaleMs) return "its mlnetd is not running";
+  if (const std::string why = WhyNotRunning(in, host); !why.empty()) return why;
   const auto usable = std::find_if(host.ifaces.begin(), host.ifaces.end(), [&](const IfaceRecord& i) {
     return i.aggregator && i.attached && !i.address.empty();
   });
   if (usable == host.ifaces.end()) return "its aggregator interface is not attached or has no IPv4 address";
-  for (const MemberRecord& m : view.members) {
-    if (m.host == host.host) return "it runs rank " + std::to_string(m.rank) + " of this job";
-  }
-  const uint32_t needed =
-      SlotsOf(static_cast<uint32_t>(std::countr_zero(view.job.spec.slots)), view.job.spec.classes);
-  if (host.slots_free < needed) {
-    return "it has " + std::to_string(host.slots_free) + " slots in a row, the job needs " + std::to_string(needed);
-  }
+  if (const MemberRecord* rank = RankOn(in, host.host)) return "it runs rank " + std::to_string(rank->rank) + " of this job";
+  if (const std::string why = WhyTooFull(in, host); !why.empty()) return why;
   out = {&host, &*usable, JobsSummedOn(*in.jobs, host.host)};
   return "";
 }
 
-Result<Candidate> ChooseAggregator(const PlanInput& in) {
+// The same for a host of ranks: these reach it by its local link, all others by the interface of the ranks.
+std::string ConsiderWorker(const PlanInput& in, const HostRecord& host, Candidate& out) {
+  if (RankOn(in, host.host) == nullptr) return "it runs no rank of this job";
+  if (const std::string why = WhyNotRunning(in, host); !why.empty()) return why;
+  if (host.local_address.empty()) return "its own ranks cannot reach it: it has no local link";
+  const auto usable =
+      std::find_if(host.ifaces.begin(), host.ifaces.end(), [](const auto& i) { return i.attached && !i.address.empty(); });
+  if (usable == host.ifaces.end()) return "it has no attached interface";
+  if (const std::string why = WhyTooFull(in, host); !why.empty()) return why;
+  out = {&host, &*usable, 0};
+  return "";
+}
+
+template <typename Consider>
+std::vector<Candidate> Candidates(const PlanInput& in, Consider consider, std::string& reasons) {
   std::vector<Candidate> candidates;
-  std::string reasons;
   for (const HostRecord& host : *in.hosts) {
     Candidate candidate{};
-    const std::string why_not = Consider(in, host, candidate);
+    const std::string why_not = consider(in, host, candidate);
     if (why_not.empty()) candidates.push_back(candidate);
     else reasons += (reasons.empty() ? "" : "; ") + host.host + ": " + why_not;
   }
-  if (candidates.empty()) {
-    return Err(ErrorCode::kUnavailable,
-               "no aggregator for job '" + in.job->job.name + "': " + (reasons.empty() ? "no host is known" : reasons),
-               "run mlnetd on a host without ranks of this job and attach its NIC there: "
-               "mlnetctl iface attach NAME --aggregator");
-  }
-  return *std::min_element(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+  std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
     return std::pair(a.load, a.host->host) < std::pair(b.load, b.host->host);
   });
+  if (candidates.size() > MLNET_TREES_MAX) candidates.resize(MLNET_TREES_MAX);
+  return candidates;
+}
+
+Result<std::vector<Candidate>> ChooseRoots(const PlanInput& in) {
+  const std::string& shape = in.job->job.spec.shape;
+  std::string reasons;
+  std::vector<Candidate> roots;
+  if (shape != "workers") roots = Candidates(in, ConsiderSpare, reasons);
+  if (shape == "star" && !roots.empty()) roots.resize(1);
+  if (shape == "workers" || (shape == "auto" && roots.empty())) roots = Candidates(in, ConsiderWorker, reasons);
+  if (!roots.empty()) return roots;
+  return Err(ErrorCode::kUnavailable,
+             "no aggregator for job '" + in.job->job.name + "': " + (reasons.empty() ? "no host is known" : reasons),
+             "run mlnetd on a host without ranks of this job and attach its NIC there: "
+             "mlnetctl iface attach NAME --aggregator");
 }
 
 Result<void> CheckPacketSize(const HostRecord& host, const IfaceRecord& iface, Plan& plan) {
@@ -108,7 +141,7 @@ Result<void> CheckPacketSize(const HostRecord& host, const IfaceRecord& iface, P
 
 Result<PlanChild> PlaceMember(const PlanInput& in, const MemberRecord& member, Plan& plan) {
   const HostRecord* host = FindHost(*in.hosts, member.host);
-  const IfaceRecord* iface = host == nullptr ? nullptr : IfaceTowards(*host, plan.aggregator_address);
+  const IfaceRecord* iface = host == nullptr ? nullptr : IfaceTowards(*host, plan.trees.front().address);
   if (iface == nullptr) {
     return Err(ErrorCode::kUnavailable,
                "host " + member.host + " (rank " + std::to_string(member.rank) + ") has no attached interface",
@@ -116,12 +149,13 @@ Result<PlanChild> PlaceMember(const PlanInput& in, const MemberRecord& member, P
   }
   if (host->port != plan.port) {
     return Err(ErrorCode::kMismatch,
-               "host " + host->host + " uses data port " + std::to_string(host->port) + ", aggregator " + plan.aggregator +
+               "host " + host->host + " uses data port " + std::to_string(host->port) + ", aggregator " +
+                   plan.trees.front().aggregator +
                    " uses " + std::to_string(plan.port),
                "set the same datapath.port on all hosts");
   }
   if (auto ok = CheckPacketSize(*host, *iface, plan); !ok) return tl::make_unexpected(ok.error());
-  return PlanChild{member.rank, member.host, iface->name, iface->address};
+  return PlanChild{member.rank, member.host, iface->name, iface->address, host->local_address};
 }
 
 }  // namespace
@@ -133,17 +167,19 @@ uint32_t BlocksPerPacket(int mtu) {
 }
 
 Result<Plan> MakePlan(const PlanInput& in) {
-  auto chosen = ChooseAggregator(in);
-  if (!chosen) return tl::make_unexpected(chosen.error());
+  const auto roots = ChooseRoots(in);
+  if (!roots) return tl::make_unexpected(roots.error());
   Plan plan;
-  plan.port = chosen->host->port;
-  plan.aggregator = chosen->host->host;
-  plan.aggregator_iface = chosen->iface->name;
-  plan.aggregator_address = chosen->iface->address;
+  plan.port = roots->front().host->port;
   plan.blocks = MLNET_BLOCKS_MAX;
   plan.log2_slots = static_cast<uint32_t>(std::countr_zero(in.job->job.spec.slots));
   plan.classes = in.job->job.spec.classes;
-  if (auto ok = CheckPacketSize(*chosen->host, *chosen->iface, plan); !ok) return tl::make_unexpected(ok.error());
+  for (const Candidate& root : *roots) {
+    if (auto ok = CheckPacketSize(*root.host, *root.iface, plan); !ok) return tl::make_unexpected(ok.error());
+    const bool has_ranks = RankOn(in, root.host->host) != nullptr;
+    plan.trees.push_back({root.host->host, root.iface->name, root.iface->address,
+                          has_ranks ? root.host->local_address : std::string(), 1});
+  }
   for (const MemberRecord& member : in.job->members) {
     auto child = PlaceMember(in, member, plan);
     if (!child) return tl::make_unexpected(child.error());
@@ -180,9 +216,56 @@ std::vector<std::string> WorkerHosts(const Plan& plan) {
   return hosts;
 }
 
+bool IsInner(const Plan& plan, size_t tree, const std::string& host) {
+  if (plan.trees[tree].aggregator == host) return false;
+  const auto is_here = [&](const PlanChild& c) { return c.host == host && !c.local_address.empty(); };
+  return std::count_if(plan.children.begin(), plan.children.end(), is_here) > 1;
+}
+
+std::vector<TreeChild> RootChildren(const Plan& plan, size_t tree) {
+  std::vector<TreeChild> children;
+  for (const PlanChild& rank : plan.children) {
+    const auto of_host = std::find_if(children.begin(), children.end(), [&](const auto& c) { return c.host == rank.host; });
+    if (of_host != children.end() && IsInner(plan, tree, rank.host)) of_host->ranks.push_back(rank.rank);
+    else children.push_back({{rank.rank}, rank.host, rank.address});
+  }
+  return children;
+}
+
+uint8_t ChildIndexOf(const Plan& plan, size_t tree, int rank) {
+  const std::string& host = plan.children[static_cast<size_t>(rank)].host;
+  if (IsInner(plan, tree, host)) {
+    return static_cast<uint8_t>(std::count_if(plan.children.begin(), plan.children.begin() + rank,
+                                              [&](const PlanChild& c) { return c.host == host; }));
+  }
+  const auto children = RootChildren(plan, tree);
+  const auto own = std::find_if(children.begin(), children.end(), [&](const TreeChild& c) {
+    return std::find(c.ranks.begin(), c.ranks.end(), rank) != c.ranks.end();
+  });
+  return static_cast<uint8_t>(own - children.begin());
+}
+
+bool Sums(const Plan& plan, const std::string& host) {
+  return std::any_of(plan.trees.begin(), plan.trees.end(), [&](const PlanTree& t) { return t.aggregator == host; });
+}
+
 bool Involves(const Plan& plan, const std::string& host) {
-  return plan.aggregator == host || std::any_of(plan.children.begin(), plan.children.end(),
-                                                [&](const PlanChild& c) { return c.host == host; });
+  return Sums(plan, host) ||
+         std::any_of(plan.children.begin(), plan.children.end(), [&](const PlanChild& c) { return c.host == host; });
+}
+
+std::vector<std::string> HostsOf(const Plan& plan) {
+  std::vector<std::string> hosts = WorkerHosts(plan);
+  for (const PlanTree& tree : plan.trees) {
+    if (std::find(hosts.begin(), hosts.end(), tree.aggregator) == hosts.end()) hosts.push_back(tree.aggregator);
+  }
+  return hosts;
+}
+
+std::string NamesOfAggregators(const Plan& plan) {
+  std::string names;
+  for (const PlanTree& tree : plan.trees) names += (names.empty() ? "" : ", ") + tree.aggregator;
+  return names;
 }
 
 }  // namespace mlnet::control

@@ -84,6 +84,10 @@ Result<void> Daemon::Open() {
   epoll_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_) return tl::make_unexpected(ErrnoError("epoll_create1", errno));
   for (const control::IfaceConfig& iface : config_.ifaces) ifaces_.Want(iface);
+  if (!config_.local_address.empty()) {
+    // Not fatal: this host then sums only for others.
+    if (auto ok = ifaces_.OpenLocalLink(config_.local_address); !ok) spdlog::warn("no local link: {}", ok.error().ToString());
+  }
   if (auto ok = DropOldMemberships(); !ok) return ok;
   Pass();
   std::error_code ec;

@@ -83,7 +83,10 @@ class Daemon : private rpc::ServerHandler {
   void RemoveGone();
   bool PlanIfFull(const control::JobView& view);
   bool InstallIfNeeded(const control::JobView& view);
+  void AskForHops(const control::JobView& view, const std::vector<std::string>& addresses);
   bool FinishPreparing(const control::JobView& view);
+  void ProbeGroup(const control::JobView& view, uint64_t nonce);
+  bool Serve(const control::JobView& view);
   bool EndIfBroken(const control::JobView& view);
   void Uninstall(const std::string& name);
   void ServeSessions();

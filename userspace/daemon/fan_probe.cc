@@ -8,12 +8,30 @@
 namespace mlnet::daemon {
 namespace {
 
+// The trees whose results come to `host` over the network.
+uint32_t ProbesFor(const control::Plan& plan, const std::string& host) {
+  uint32_t trees = 0;
+  for (size_t t = 0; t < plan.trees.size(); ++t) {
+    if (plan.trees[t].aggregator != host) trees |= uint32_t{1} << t;
+  }
+  return trees;
+}
+
+// One host gets results from a root that is not itself: no multicast is needed.
+bool HasOneReceiver(const control::Plan& plan) {
+  const auto workers = control::WorkerHosts(plan);
+  return std::all_of(plan.trees.begin(), plan.trees.end(), [&](const control::PlanTree& tree) {
+    const auto others = std::count_if(workers.begin(), workers.end(), [&](const auto& h) { return h != tree.aggregator; });
+    return others < 2;
+  });
+}
+
 std::string HostsWithoutProbe(const control::JobView& view) {
   std::string missing;
   for (const std::string& host : control::WorkerHosts(view.job.plan)) {
-    const bool seen = std::any_of(view.hosts.begin(), view.hosts.end(),
-                                  [&](const auto& h) { return h.host == host && h.multicast_seen; });
-    if (!seen) missing += (missing.empty() ? "" : ", ") + host;
+    const auto record = std::find_if(view.hosts.begin(), view.hosts.end(), [&](const auto& h) { return h.host == host; });
+    const uint32_t seen = record == view.hosts.end() ? 0 : record->multicast_seen;
+    if ((seen & ProbesFor(view.job.plan, host)) != ProbesFor(view.job.plan, host)) missing += (missing.empty() ? "" : ", ") + host;
   }
   return missing;
 }
@@ -21,7 +39,7 @@ std::string HostsWithoutProbe(const control::JobView& view) {
 }  // namespace
 
 std::optional<FanDecision> FanProbe::Decide(const control::JobView& view, uint64_t now_ms) const {
-  if (control::WorkerHosts(view.job.plan).size() < 2) return FanDecision{"direct", "all ranks are on one host"};
+  if (HasOneReceiver(view.job.plan)) return FanDecision{"direct", "no result goes to more than one other host"};
   if (view.job.spec.multicast == "off") return FanDecision{"unicast", "multicast = \"off\""};
   const std::string missing = HostsWithoutProbe(view);
   if (missing.empty()) return FanDecision{"multicast", "the probe to " + view.job.plan.group + " arrived on all hosts"};

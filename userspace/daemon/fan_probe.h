@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds out whether multicast arrives at every worker host of a job, before its first result is sent.
+// Finds out whether multicast of every tree's root arrives at every worker host of a job, before the first result
+// is sent.
 #pragma once
 
 #include <cstdint>

@@ -7,6 +7,12 @@
 
 namespace mlnet::daemon {
 
+namespace {
+
+constexpr int kLocalLinkMtu = 1500;
+
+}  // namespace
+
 using control::IfaceConfig;
 using control::IfaceRecord;
 using control::Json;
@@ -138,6 +144,28 @@ bool Ifaces::AnyAttached() const {
 int Ifaces::Ifindex(const std::string& name) const {
   const auto it = ports_.find(name);
   return it == ports_.end() || it->second.attachment == nullptr ? 0 : it->second.attachment->state().ifindex;
+}
+
+control::Mac Ifaces::MacOf(const std::string& name) const {
+  const auto dev = datapath::ReadNetdev(name);
+  return dev ? dev->mac : control::Mac{};
+}
+
+Result<void> Ifaces::OpenLocalLink(const std::string& address) {
+  auto link = datapath::LocalLink::Create(address, kLocalLinkMtu);
+  if (!link) return tl::make_unexpected(link.error());
+  // On the ranks' end as well: answers to them turn round on the other, and a veth drops what comes so unless
+  // its peer has a program.
+  std::vector<datapath::Attachment> ends;
+  for (const char* end : {datapath::kLocalLinkInner, datapath::kLocalLinkOuter}) {
+    auto attached = datapath::Attachment::Attach(program_, {end, "native", false, ""});
+    if (!attached) return tl::make_unexpected(attached.error());
+    ends.push_back(std::move(*attached));
+  }
+  local_link_.emplace(std::move(*link));
+  local_ends_ = std::move(ends);
+  local_address_ = address;
+  return {};
 }
 
 bool Ifaces::KeepsLinks() const {

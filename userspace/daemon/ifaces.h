@@ -4,12 +4,15 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "control/config.h"
 #include "control/model.h"
+#include "control/node.h"
 #include "datapath/attach.h"
+#include "datapath/local_link.h"
 #include "datapath/program.h"
 
 namespace mlnet::daemon {
@@ -34,6 +37,11 @@ class Ifaces {
   control::Json Problems() const;
   bool AnyAttached() const;
   int Ifindex(const std::string& name) const;  // 0: not attached
+  control::Mac MacOf(const std::string& name) const;  // all 0: there is no such interface here
+  /// Makes the veth pair by which ranks reach this host as aggregator, with the program on both ends.
+  Result<void> OpenLocalLink(const std::string& address);
+  /// Empty: there is none.
+  const std::string& local_address() const { return local_address_; }
   bool KeepsLinks() const;                     // a pinned link stays after the daemon
 
  private:
@@ -47,6 +55,9 @@ class Ifaces {
   const datapath::Program& program_;
   std::string pin_dir_;
   std::map<std::string, Port> ports_;
+  std::optional<datapath::LocalLink> local_link_;
+  std::vector<datapath::Attachment> local_ends_;  // destroyed before the link
+  std::string local_address_;
 };
 
 }  // namespace mlnet::daemon

@@ -3,7 +3,10 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+
 #include "control/plan.h"
+#include "datapath/neighbour.h"
 #include "datapath/stats.h"
 #include "wire/verdicts.h"
 
@@ -26,34 +29,41 @@ LocalJobs::Pools::Pools(uint32_t num_slots)
 class Holding {
  public:
   Holding(std::shared_ptr<LocalJobs::Pools> pools, const Plan& plan)
-      : pools_(std::move(pools)), slots_(control::SlotsOf(plan.log2_slots, plan.classes)), links_(static_cast<uint32_t>(plan.children.size())) {}
+      : pools_(std::move(pools)), slots_(control::SlotsOf(plan.log2_slots, plan.classes)), links_(static_cast<uint32_t>(plan.children.size())) {
+    ids.trees.resize(plan.trees.size());
+    nodes_.resize(plan.trees.size());
+  }
   Holding(const Holding&) = delete;
   Holding& operator=(const Holding&) = delete;
 
   ~Holding() {
-    if (has_slots_) pools_->slots.Give(ids.slot_base, slots_);
-    if (has_links_) pools_->links.Give(ids.link_base, links_);
-    for (const uint32_t id : ids.words) pools_->words.Give(id);
+    for (size_t t = 0; t < ids.trees.size(); ++t) {
+      const control::TreeIds& tree = ids.trees[t];
+      if (nodes_[t].has_slots) pools_->slots.Give(tree.slot_base, slots_);
+      if (nodes_[t].has_links) pools_->links.Give(tree.link_base, links_);
+      for (const uint32_t id : tree.words) pools_->words.Give(id);
+      if (tree.fan != 0) pools_->fans.Give(tree.fan);
+      if (tree.stats != 0) pools_->stats.Give(tree.stats);
+    }
     for (const uint32_t id : ids.rings) pools_->rings.Give(id);
     if (ids.inbox != 0) pools_->inboxes.Give(ids.inbox);
-    if (ids.fan != 0) pools_->fans.Give(ids.fan);
-    if (ids.stats != 0) pools_->stats.Give(ids.stats);
   }
 
   /// Each says what ran out; what was taken before goes back with the holding.
-  const char* TakeAggregator(const Plan& plan) {
+  const char* TakeNode(const Plan& plan, size_t t) {
+    control::TreeIds& tree = ids.trees[t];
     const auto slot_base = pools_->slots.Take(slots_);
     if (!slot_base) return "slots";
-    ids.slot_base = *slot_base;
-    has_slots_ = true;
+    tree.slot_base = *slot_base;
+    nodes_[t].has_slots = true;
     const auto link_base = pools_->links.Take(links_);
     if (!link_base) return "link entries";
-    ids.link_base = *link_base;
-    has_links_ = true;
+    tree.link_base = *link_base;
+    nodes_[t].has_links = true;
     for (uint32_t i = 0; i < NumPools(plan); ++i) {
-      if (!TakeInto(pools_->words, ids.words.emplace_back())) return "word maps";
+      if (!TakeInto(pools_->words, tree.words.emplace_back())) return "word maps";
     }
-    return WorkerHosts(plan).size() > 1 && !TakeInto(pools_->fans, ids.fan) ? "fan-out maps" : nullptr;
+    return TakeInto(pools_->fans, tree.fan) ? nullptr : "fan-out maps";
   }
   const char* TakeWorker(size_t num_ranks) {
     if (!TakeInto(pools_->inboxes, ids.inbox)) return "inboxes";
@@ -62,11 +72,14 @@ class Holding {
     }
     return nullptr;
   }
-  const char* TakeStats() { return TakeInto(pools_->stats, ids.stats) ? nullptr : "counters"; }
+  const char* TakeStats(size_t t) { return TakeInto(pools_->stats, ids.trees[t].stats) ? nullptr : "counters"; }
 
   HostIds ids;
 
  private:
+  struct Node {
+    bool has_slots = false, has_links = false;
+  };
   static bool TakeInto(IdPool& pool, uint32_t& id) {
     const auto taken = pool.Take();
     id = taken.value_or(0);
@@ -75,7 +88,7 @@ class Holding {
 
   std::shared_ptr<LocalJobs::Pools> pools_;
   uint32_t slots_, links_;
-  bool has_slots_ = false, has_links_ = false;
+  std::vector<Node> nodes_;  // by tree
 };
 
 LocalJobs::LocalJobs(const datapath::Program& program, const Ifaces& ifaces, std::string host)
@@ -84,8 +97,12 @@ LocalJobs::LocalJobs(const datapath::Program& program, const Ifaces& ifaces, std
 Result<std::shared_ptr<Holding>> LocalJobs::Take(const Plan& plan) const {
   auto holding = std::make_shared<Holding>(pools_, plan);
   const size_t num_ranks = LocalRanks(plan, host_).size();
-  const char* lacking = holding->TakeStats();
-  if (lacking == nullptr && plan.aggregator == host_) lacking = holding->TakeAggregator(plan);
+  const char* lacking = nullptr;
+  for (size_t t = 0; t < plan.trees.size() && lacking == nullptr; ++t) {
+    const bool sums = plan.trees[t].aggregator == host_ || IsInner(plan, t, host_);
+    if (sums || num_ranks > 0) lacking = holding->TakeStats(t);
+    if (lacking == nullptr && sums) lacking = holding->TakeNode(plan, t);
+  }
   if (lacking == nullptr && num_ranks > 0) lacking = holding->TakeWorker(num_ranks);
   if (lacking != nullptr) {
     return Err(ErrorCode::kUnavailable, "host " + host_ + " has no " + lacking + " left", "end other jobs, or use fewer slots");
@@ -93,28 +110,79 @@ Result<std::shared_ptr<Holding>> LocalJobs::Take(const Plan& plan) const {
   return holding;
 }
 
+std::vector<mlnet_node> LocalJobs::Nodes(const Plan& plan, const HostIds& ids, bool multicast) const {
+  std::vector<mlnet_node> nodes;
+  for (size_t t = 0; t < plan.trees.size(); ++t) {
+    control::HostMacs macs{ifaces_.MacOf(IfaceOf(plan, t)), {}};
+    if (IsInner(plan, t, host_)) macs.up = datapath::NextHopMac(plan.trees[t].address).value_or(control::Mac{});
+    nodes.push_back(MakeNode(plan, t, host_, ids, macs, multicast));
+  }
+  return nodes;
+}
+
+// The NIC that this host uses in a tree: as its root, or as one of the hosts below.
+std::string LocalJobs::IfaceOf(const Plan& plan, size_t tree) const {
+  if (plan.trees[tree].aggregator == host_) return plan.trees[tree].iface;
+  const auto ranks = LocalRanks(plan, host_);
+  return ranks.empty() ? "" : plan.children[static_cast<size_t>(ranks.front())].iface;
+}
+
+std::vector<std::string> LocalJobs::UnknownHops(const Plan& plan) const {
+  std::vector<std::string> unknown;
+  for (size_t t = 0; t < plan.trees.size(); ++t) {
+    const std::string& root = plan.trees[t].address;
+    if (IsInner(plan, t, host_) && !datapath::NextHopMac(root)) unknown.push_back(root);
+  }
+  return unknown;
+}
+
+void LocalJobs::RefreshHops() {
+  for (auto& [name, job] : jobs_) {
+    std::vector<mlnet_node> nodes = Nodes(job.plan, job.holding->ids, job.is_multicast);
+    bool has_changed = false;
+    for (size_t t = 0; t < nodes.size(); ++t) {
+      constexpr control::Mac kUnknown{};
+      const mlnet_node& now = job.kernel->node(t);
+      if (std::equal(kUnknown.begin(), kUnknown.end(), nodes[t].up_mac)) std::copy_n(now.up_mac, 6, nodes[t].up_mac);
+      has_changed |= !std::equal(now.up_mac, now.up_mac + 6, nodes[t].up_mac);
+    }
+    if (!has_changed) continue;
+    if (auto ok = job.kernel->SetNodes(std::move(nodes)); !ok) spdlog::warn("job {}: {}", name, ok.error().ToString());
+  }
+}
+
+datapath::HostJobSpec LocalJobs::SpecOf(const Plan& plan, const HostIds& ids) const {
+  datapath::HostJobSpec spec;
+  spec.job_id = plan.job_id;
+  spec.inbox_id = ids.inbox;
+  spec.inbox_cells = InboxCells(plan);
+  spec.ring_ids = ids.rings;
+  const auto nodes = Nodes(plan, ids, /*multicast=*/false);
+  for (size_t t = 0; t < plan.trees.size(); ++t) {
+    const control::TreeIds& of = ids.trees[t];
+    datapath::HostTreeSpec tree;
+    tree.node = nodes[t];
+    tree.slot_base = of.slot_base;
+    tree.num_slots = control::SlotsOf(plan.log2_slots, plan.classes);
+    for (size_t i = 0; i < of.words.size(); ++i) {
+      tree.words.push_back({of.words[i], 2u << control::PoolOf(plan, static_cast<uint32_t>(i)).log2_slots});
+    }
+    tree.fan_ifindex = ifaces_.Ifindex(IfaceOf(plan, t));
+    spec.trees.push_back(std::move(tree));
+  }
+  return spec;
+}
+
 Result<void> LocalJobs::Install(const control::JobView& view) {
   const Plan& plan = view.job.plan;
   auto holding = Take(plan);
   if (!holding) return tl::make_unexpected(holding.error());
-  const HostIds& ids = (*holding)->ids;
   LocalJob job;
   job.incarnation = view.job.incarnation;
   job.plan = plan;
   job.ranks = LocalRanks(plan, host_);
   job.holding = *holding;
-  datapath::HostJobSpec spec;
-  spec.job_id = plan.job_id;
-  spec.node = MakeNode(plan, host_, ids, /*multicast=*/false);
-  spec.slot_base = ids.slot_base;
-  spec.num_slots = control::SlotsOf(plan.log2_slots, plan.classes);
-  for (size_t i = 0; i < ids.words.size(); ++i) {
-    spec.words.push_back({ids.words[i], 2u << control::PoolOf(plan, static_cast<uint32_t>(i)).log2_slots});
-  }
-  spec.fan_ifindex = ifaces_.Ifindex(plan.aggregator_iface);
-  spec.inbox_cells = InboxCells(plan);
-  spec.ring_ids = ids.rings;
-  auto kernel = datapath::HostJob::Install(program_, spec);
+  auto kernel = datapath::HostJob::Install(program_, SpecOf(plan, (*holding)->ids));
   if (!kernel) return tl::make_unexpected(kernel.error());
   job.kernel = std::make_unique<datapath::HostJob>(std::move(*kernel));
   if (!job.ranks.empty() && view.job.spec.multicast != "off") {
@@ -125,7 +193,7 @@ Result<void> LocalJobs::Install(const control::JobView& view) {
     else spdlog::warn("job {}: {}", view.job.name, membership.error().ToString());
   }
   spdlog::info("job {}: installed, id {}, epoch {}{}{}", view.job.name, plan.job_id, plan.epoch,
-               plan.aggregator == host_ ? ", sums here" : "", job.ranks.empty() ? "" : ", ranks " + std::to_string(job.ranks.size()));
+               Sums(plan, host_) ? ", sums here" : "", job.ranks.empty() ? "" : ", ranks " + std::to_string(job.ranks.size()));
   jobs_[view.job.name] = std::move(job);
   return {};
 }
@@ -133,9 +201,18 @@ Result<void> LocalJobs::Install(const control::JobView& view) {
 void LocalJobs::Uninstall(const std::string& name) {
   const auto it = jobs_.find(name);
   if (it == jobs_.end()) return;
-  if (const auto stats = datapath::ReadStats(program_, it->second.holding->ids.stats)) datapath::AddStats(retired_, *stats);
+  datapath::AddStats(retired_, StatsOf(it->second));
   jobs_.erase(it);
   spdlog::info("job {}: removed", name);
+}
+
+mlnet_stats LocalJobs::StatsOf(const LocalJob& job) const {
+  mlnet_stats sum{};
+  for (const control::TreeIds& tree : job.holding->ids.trees) {
+    if (tree.stats == 0) continue;
+    if (const auto stats = datapath::ReadStats(program_, tree.stats)) datapath::AddStats(sum, *stats);
+  }
+  return sum;
 }
 
 LocalJob* LocalJobs::Find(const std::string& name) {
@@ -144,22 +221,32 @@ LocalJob* LocalJobs::Find(const std::string& name) {
 }
 
 Result<void> LocalJobs::UseMulticast(LocalJob& job) {
-  return job.kernel->SetNode(MakeNode(job.plan, host_, job.holding->ids, /*multicast=*/true));
+  job.is_multicast = true;
+  return job.kernel->SetNodes(Nodes(job.plan, job.holding->ids, /*multicast=*/true));
 }
 
 uint32_t LocalJobs::SlotsFree() const { return pools_->slots.LongestFree(); }
 
-Json LocalJobs::Counters(const LocalJob& job) const {
-  const auto stats = datapath::ReadStats(program_, job.holding->ids.stats);
-  Json counters = StatsToJson(stats.value_or(mlnet_stats{}));
-  if (job.plan.aggregator != host_) return counters;
-  counters["lag"] = Json::array();
-  for (size_t child = 0; child < job.plan.children.size(); ++child) {
-    const auto link = datapath::ReadLink(program_, job.holding->ids.link_base + static_cast<uint32_t>(child));
+Json LocalJobs::LagOf(const LocalJob& job, size_t tree) const {
+  Json lag = Json::array();
+  const auto children = RootChildren(job.plan, tree);
+  for (size_t child = 0; child < children.size(); ++child) {
+    const auto link = datapath::ReadLink(program_, job.holding->ids.trees[tree].link_base + static_cast<uint32_t>(child));
     if (!link) continue;
     const double mean_us = link->lag_count == 0 ? 0.0 : static_cast<double>(link->lag_ns) / static_cast<double>(link->lag_count) / 1e3;
-    counters["lag"].push_back({{"child", child}, {"rank", job.plan.children[child].rank}, {"samples", link->lag_count},
-                               {"mean_us", mean_us}, {"last_ns", link->last_ns}});
+    lag.push_back({{"tree", tree}, {"child", child}, {"rank", children[child].ranks.front()}, {"ranks", children[child].ranks}, {"samples", link->lag_count},
+                   {"mean_us", mean_us}, {"last_ns", link->last_ns}});
+  }
+  return lag;
+}
+
+Json LocalJobs::Counters(const LocalJob& job) const {
+  Json counters = StatsToJson(StatsOf(job));
+  if (!Sums(job.plan, host_)) return counters;
+  counters["lag"] = Json::array();
+  for (size_t t = 0; t < job.plan.trees.size(); ++t) {
+    if (job.plan.trees[t].aggregator != host_) continue;
+    for (Json& row : LagOf(job, t)) counters["lag"].push_back(std::move(row));
   }
   return counters;
 }
@@ -167,9 +254,7 @@ Json LocalJobs::Counters(const LocalJob& job) const {
 mlnet_stats LocalJobs::Total() const {
   mlnet_stats total = datapath::ReadStats(program_, 0).value_or(mlnet_stats{});
   datapath::AddStats(total, retired_);
-  for (const auto& [name, job] : jobs_) {
-    datapath::AddStats(total, datapath::ReadStats(program_, job.holding->ids.stats).value_or(mlnet_stats{}));
-  }
+  for (const auto& [name, job] : jobs_) datapath::AddStats(total, StatsOf(job));
   return total;
 }
 

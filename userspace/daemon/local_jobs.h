@@ -27,6 +27,7 @@ struct LocalJob {
   std::vector<int> ranks;  // local index -> rank
   std::shared_ptr<Holding> holding;
   std::optional<Membership> membership;
+  bool is_multicast = false;
   std::unique_ptr<datapath::HostJob> kernel;  // destroyed first: nothing of it may be given away before
 };
 
@@ -42,6 +43,10 @@ class LocalJobs {
   std::map<std::string, LocalJob>& all() { return jobs_; }
   bool empty() const { return jobs_.empty(); }
 
+  /// Nodes above this host's whose link address the kernel does not know yet.
+  std::vector<std::string> UnknownHops(const control::Plan& plan) const;
+  /// Follows changes of the link addresses of nodes above.
+  void RefreshHops();
   /// Results go by multicast from here on.
   Result<void> UseMulticast(LocalJob& job);
 
@@ -59,6 +64,11 @@ class LocalJobs {
     control::IdPool words, inboxes, rings, fans, stats;
   };
   Result<std::shared_ptr<Holding>> Take(const control::Plan& plan) const;
+  std::vector<mlnet_node> Nodes(const control::Plan& plan, const control::HostIds& ids, bool multicast) const;
+  datapath::HostJobSpec SpecOf(const control::Plan& plan, const control::HostIds& ids) const;
+  std::string IfaceOf(const control::Plan& plan, size_t tree) const;
+  mlnet_stats StatsOf(const LocalJob& job) const;
+  control::Json LagOf(const LocalJob& job, size_t tree) const;
 
   const datapath::Program& program_;
   const Ifaces& ifaces_;

@@ -55,6 +55,7 @@ Result<void> SendPing(const Ping& ping) {
   header.version_type = wire::VersionType(MLNET_T_PING);
   header.job = ping.job;
   header.epoch = ping.epoch;
+  header.tree = ping.tree;
   header.child = MLNET_CHILD_ALL;
   header.flags = MLNET_F_NO_PAYLOAD;
   wire::SetSeq(header, ping.nonce);

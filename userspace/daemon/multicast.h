@@ -21,11 +21,12 @@ class Membership {
 };
 
 struct Ping {
-  std::string group;
+  std::string group;  // or a single host
   std::string from;  // own address: the NIC that it leaves by
   uint16_t port = 0;
   uint16_t job = 0;
   uint16_t epoch = 0;
+  uint8_t tree = 0;
   uint64_t nonce = 0;
 };
 Result<void> SendPing(const Ping& ping);

@@ -49,6 +49,9 @@ Result<void> ReadSpec(const Json& params, control::JobSpec& spec) {
   auto multicast = rpc::GetOr<std::string>(params, "multicast", spec.multicast);
   if (!multicast) return tl::make_unexpected(multicast.error());
   spec.multicast = *multicast;
+  auto shape = rpc::GetOr<std::string>(params, "shape", spec.shape);
+  if (!shape) return tl::make_unexpected(shape.error());
+  spec.shape = *shape;
   return control::CheckSpec(spec);
 }
 
@@ -127,7 +130,9 @@ Result<Json> Daemon::IfaceDetach(const Json& params) {
   auto name = rpc::Get<std::string>(params, "name");
   if (!name) return tl::make_unexpected(name.error());
   for (const auto& [job, local] : jobs_.all()) {
-    const bool sums = local.plan.aggregator == config_.host && local.plan.aggregator_iface == *name;
+    const bool sums = std::any_of(local.plan.trees.begin(), local.plan.trees.end(), [&](const control::PlanTree& t) {
+      return t.aggregator == config_.host && t.iface == *name;
+    });
     const bool delivers = !local.ranks.empty() && local.plan.children[static_cast<size_t>(local.ranks.front())].iface == *name;
     if (sums || delivers) {
       return Err(ErrorCode::kConflict, *name + " is in use by job '" + job + "'", "end the job first: mlnetctl job delete " + job);
@@ -188,9 +193,9 @@ Result<Json> Daemon::JobSet(const Json& params) {
     control::JobSpec spec = view.job.spec;
     if (auto ok = ReadSpec(params, spec); !ok) return ok;
     const bool is_shape_new = spec.slots != view.job.spec.slots || spec.classes != view.job.spec.classes ||
-                              spec.multicast != view.job.spec.multicast;
+                              spec.multicast != view.job.spec.multicast || spec.shape != view.job.spec.shape;
     if (is_shape_new && IsActive(view.job)) {
-      return Err(ErrorCode::kConflict, "slots, classes and multicast of job '" + *name + "' cannot change while it runs",
+      return Err(ErrorCode::kConflict, "slots, classes, shape and multicast of job '" + *name + "' cannot change while it runs",
                  "only rto_min_us and rto_max_us are live");
     }
     view.job.spec = spec;

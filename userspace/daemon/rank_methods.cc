@@ -42,6 +42,32 @@ Result<JoinParams> ReadJoin(const Json& params, uint32_t default_timeout_ms) {
   return JoinParams{*job, {*rank, *world_size, "", 0}, std::min(*timeout_ms, kJoinTimeoutMaxMs)};
 }
 
+Json TreeForRank(const control::Plan& plan, size_t tree, int rank, const mlnet_node& node) {
+  const control::PlanTree& of = plan.trees[tree];
+  const control::PlanChild& child = plan.children[static_cast<size_t>(rank)];
+  const bool is_local = of.aggregator == child.host || IsInner(plan, tree, child.host);
+  Json pools = Json::array(), children = Json::array(), above = Json::array();
+  for (uint32_t i = 0; i < NumPools(plan); ++i) {
+    const control::PoolSize size = control::PoolOf(plan, i);
+    pools.push_back({{"class", MLNET_CLASS(size.class_stream)}, {"stream", MLNET_STREAM(size.class_stream)},
+                     {"log2_slots", size.log2_slots}, {"cell_base", node.pools[size.class_stream].cell_base}});
+  }
+  for (const control::TreeChild& c : RootChildren(plan, tree)) above.push_back(c.ranks);
+  if (IsInner(plan, tree, child.host)) {
+    for (const int local : LocalRanks(plan, child.host)) children.push_back(Json::array({local}));
+  } else {
+    children.swap(above);
+  }
+  return {{"tree", tree},
+          {"child", ChildIndexOf(plan, tree, rank)},
+          {"weight", of.weight},
+          {"address", child.address},
+          {"aggregator", is_local ? child.local_address : of.address},
+          {"children", children},
+          {"above", above},
+          {"pools", pools}};
+}
+
 }  // namespace
 
 void Daemon::OnRequest(rpc::PeerId peer, const rpc::PeerInfo& info, rpc::Request request) {
@@ -100,25 +126,16 @@ void Daemon::AnswerJoin(rpc::PeerId peer, RankSession& session, const JobView& v
   const LocalJob& local = *jobs_.Find(session.job);
   const control::Plan& plan = view.job.plan;
   const auto index = static_cast<size_t>(std::find(local.ranks.begin(), local.ranks.end(), session.rank) - local.ranks.begin());
-  Json pools = Json::array();
-  for (uint32_t i = 0; i < NumPools(plan); ++i) {
-    const control::PoolSize size = control::PoolOf(plan, i);
-    pools.push_back({{"class", MLNET_CLASS(size.class_stream)}, {"stream", MLNET_STREAM(size.class_stream)},
-                     {"log2_slots", size.log2_slots},
-                     {"cell_base", local.kernel->node().pools[size.class_stream].cell_base}});
-  }
+  Json trees = Json::array();
+  for (size_t t = 0; t < plan.trees.size(); ++t) trees.push_back(TreeForRank(plan, t, session.rank, local.kernel->node(t)));
   const Json result = {{"schema", "mlnet.join/1"},
                        {"job", session.job},
                        {"job_id", plan.job_id},
                        {"epoch", plan.epoch},
                        {"rank", session.rank},
-                       {"child", session.rank},
                        {"world_size", view.job.world_size},
                        {"local_index", index},
-                       {"address", plan.children[static_cast<size_t>(session.rank)].address},
-                       {"aggregator", plan.aggregator_address},
                        {"port", plan.port},
-                       {"tree", 0},
                        {"blocks", plan.blocks},
                        {"cells", InboxCells(plan)},
                        {"multicast", view.job.fan == "multicast"},
@@ -126,7 +143,7 @@ void Daemon::AnswerJoin(rpc::PeerId peer, RankSession& session, const JobView& v
                        {"rto_min_us", view.job.spec.rto_min_us},
                        {"rto_max_us", view.job.spec.rto_max_us},
                        {"window_first", view.job.spec.window_first},
-                       {"pools", pools}};
+                       {"trees", trees}};
   const int fds[] = {local.kernel->inbox_fd(), local.kernel->wake_fd(), local.kernel->ring_fd(index)};
   server_->Reply(peer, session.request_id, result, fds);
   session.request_id = 0;

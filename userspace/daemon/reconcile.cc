@@ -28,7 +28,7 @@ control::JobHostRecord& HostIn(JobView& view, const std::string& host) {
   for (control::JobHostRecord& h : view.hosts) {
     if (h.host == host) return h;
   }
-  return view.hosts.emplace_back(control::JobHostRecord{view.job.incarnation, host, false, false});
+  return view.hosts.emplace_back(control::JobHostRecord{view.job.incarnation, host, false, 0, false});
 }
 
 // Why a job that runs on `host` cannot go on; empty: it can.
@@ -62,7 +62,7 @@ bool Daemon::FailJob(const JobView& view, const Error& error, std::vector<int> r
 
 void Daemon::PublishHost() {
   control::HostRecord record{config_.host,       config_.instance,   static_cast<int>(::getpid()), config_.port,
-                             jobs_.SlotsFree(), ifaces_.Records(), true,                          NowMs()};
+                             jobs_.SlotsFree(), ifaces_.local_address(), ifaces_.Records(), true, NowMs()};
   if (is_published_ && SameHost(record, published_)) return;
   if (auto ok = store_->SaveHost(record); !ok) {
     WarnOfStore("", ok.error());
@@ -77,6 +77,7 @@ void Daemon::Pass() {
   if (now_ms >= next_reconcile_ms_) {
     next_reconcile_ms_ = now_ms + kReconcileEveryMs;
     ifaces_.Reconcile();
+    jobs_.RefreshHops();
     PublishHost();
   }
   ServeWaitingJoins();
@@ -152,9 +153,7 @@ bool Daemon::EndIfBroken(const JobView& view) {
   const uint64_t now_ms = NowMs();
   if (MismatchIsRipe(view, now_ms)) return FailJob(view, MismatchError(view), {});
   if (!IsActive(view.job)) return false;
-  auto hosts = WorkerHosts(view.job.plan);
-  hosts.push_back(view.job.plan.aggregator);
-  for (const std::string& host : hosts) {
+  for (const std::string& host : HostsOf(view.job.plan)) {
     if (host == config_.host) continue;
     std::string why = WhyHostIsGone(snapshot_, host, now_ms);
     if (why.empty()) continue;
@@ -186,11 +185,22 @@ bool Daemon::PlanIfFull(const JobView& view) {
     v->job.job_id = numbers->job_id;
     v->job.state = control::kPreparing;
     v->job.reason.clear();
-    spdlog::info("job {}: {} ranks, summed by {}", v->job.name, v->job.world_size, plan->aggregator);
+    spdlog::info("job {}: {} ranks, summed by {}", v->job.name, v->job.world_size, NamesOfAggregators(*plan));
     return {};
   });
   if (!done) WarnOfStore("job " + view.job.name + ": ", done.error());
   return done.has_value();
+}
+
+// A packet to each makes the kernel find out; the next pass looks again.
+void Daemon::AskForHops(const JobView& view, const std::vector<std::string>& addresses) {
+  const control::Plan& plan = view.job.plan;
+  const auto own = std::find_if(plan.children.begin(), plan.children.end(), [&](const auto& c) { return c.host == config_.host; });
+  if (own == plan.children.end()) return;
+  for (const std::string& address : addresses) {
+    auto sent = SendPing({address, own->address, plan.port, plan.job_id, plan.epoch, 0, 0});
+    if (!sent) spdlog::warn("job {}: {}", view.job.name, sent.error().ToString());
+  }
 }
 
 bool Daemon::InstallIfNeeded(const JobView& view) {
@@ -199,6 +209,11 @@ bool Daemon::InstallIfNeeded(const JobView& view) {
     // The store may have given no answer when it was told.
     const bool is_known = std::any_of(view.hosts.begin(), view.hosts.end(), [&](const auto& h) { return h.host == config_.host && h.prepared; });
     return !is_known && Change(view.job.name, view.job.incarnation, prepared);
+  }
+  const auto unknown = jobs_.UnknownHops(view.job.plan);
+  if (!unknown.empty()) {
+    AskForHops(view, unknown);
+    return false;
   }
   if (auto ok = jobs_.Install(view); !ok) {
     Error error = ok.error();
@@ -209,31 +224,50 @@ bool Daemon::InstallIfNeeded(const JobView& view) {
   return Change(view.job.name, view.job.incarnation, prepared);
 }
 
+// Roots send probes until the first tree's host has decided how results travel; then each makes it so.
 bool Daemon::FinishPreparing(const JobView& view) {
-  if (view.job.state != control::kPreparing || view.job.plan.aggregator != config_.host || !AllHostsPrepared(view)) return false;
+  if (view.job.state != control::kPreparing || !Sums(view.job.plan, config_.host) || !AllHostsPrepared(view)) return false;
+  if (!view.job.fan.empty()) return Serve(view);
   const uint64_t now_ms = NowMs();
   FanProbe& probe = probes_.try_emplace(view.job.name, now_ms).first->second;
   const auto decision = probe.Decide(view, now_ms);
   if (!decision) {
-    const control::Plan& plan = view.job.plan;
-    if (!probe.IsPingDue(now_ms)) return false;
-    auto sent = SendPing({plan.group, plan.aggregator_address, plan.port, plan.job_id, plan.epoch, probe.num_pings()});
-    if (!sent && probe.num_pings() == 1) spdlog::warn("job {}: {}", view.job.name, sent.error().ToString());
+    if (probe.IsPingDue(now_ms)) ProbeGroup(view, probe.num_pings());
     return false;
   }
+  if (view.job.plan.trees.front().aggregator != config_.host) return false;
   if (decision->fan.empty()) {
     return FailJob(view, Error{ErrorCode::kUnsupported, "multicast = \"on\", but " + decision->why,
                                "check IGMP snooping in the switches, or use multicast = \"auto\""}, {});
   }
-  if (decision->fan == "multicast") {
-    if (auto ok = jobs_.UseMulticast(*jobs_.Find(view.job.name)); !ok) return FailJob(view, ok.error(), {});
-  }
-  spdlog::info("job {}: ready, results by {}: {}", view.job.name, decision->fan, decision->why);
   return Change(view.job.name, view.job.incarnation, [&](JobView& v) {
     if (v.job.state != control::kPreparing) return;
     v.job.fan = decision->fan;
     v.job.fan_why = decision->why;
-    v.job.state = control::kReady;
+  });
+}
+
+void Daemon::ProbeGroup(const JobView& view, uint64_t nonce) {
+  const control::Plan& plan = view.job.plan;
+  for (size_t t = 0; t < plan.trees.size(); ++t) {
+    if (plan.trees[t].aggregator != config_.host) continue;
+    auto sent = SendPing({plan.group, plan.trees[t].address, plan.port, plan.job_id, plan.epoch, static_cast<uint8_t>(t), nonce});
+    if (!sent && nonce == 1) spdlog::warn("job {}: {}", view.job.name, sent.error().ToString());
+  }
+}
+
+bool Daemon::Serve(const JobView& view) {
+  const auto own = std::find_if(view.hosts.begin(), view.hosts.end(), [&](const auto& h) { return h.host == config_.host; });
+  if (own == view.hosts.end() || own->serving) return false;
+  if (view.job.fan == "multicast") {
+    if (auto ok = jobs_.UseMulticast(*jobs_.Find(view.job.name)); !ok) return FailJob(view, ok.error(), {});
+  }
+  spdlog::info("job {}: results by {}: {}", view.job.name, view.job.fan, view.job.fan_why);
+  return Change(view.job.name, view.job.incarnation, [&](JobView& v) {
+    HostIn(v, config_.host).serving = true;
+    const auto serves = [&](const control::PlanTree& tree) { return HostIn(v, tree.aggregator).serving; };
+    const auto& trees = v.job.plan.trees;
+    if (v.job.state == control::kPreparing && std::all_of(trees.begin(), trees.end(), serves)) v.job.state = control::kReady;
   });
 }
 
@@ -244,8 +278,9 @@ void Daemon::OnEvent(const mlnet_event& event) {
     if (view == nullptr || HasEnded(view->job)) return;
     if (event.event == MLNET_EV_PING_SEEN && event.b == 1) {
       const auto known = std::find_if(view->hosts.begin(), view->hosts.end(), [&](const auto& h) { return h.host == config_.host; });
-      if (known != view->hosts.end() && known->multicast_seen) return;
-      Tell(name, local.incarnation, [host = config_.host](JobView& v) { HostIn(v, host).multicast_seen = true; });
+      const uint32_t tree = uint32_t{1} << (event.tree & (MLNET_TREES_MAX - 1));
+      if (known != view->hosts.end() && (known->multicast_seen & tree) != 0) return;
+      Tell(name, local.incarnation, [host = config_.host, tree](JobView& v) { HostIn(v, host).multicast_seen |= tree; });
     }
     if (event.event == MLNET_EV_MISMATCH && view->job.mismatch_ms == 0) {
       spdlog::warn("job {}: child {} sent another collective (fingerprint {:08x}) than the slot holds ({:08x})", name, event.child,

@@ -82,7 +82,7 @@ Json JobSummary(const JobView& view) {
           {"state", job.state},
           {"world_size", job.world_size},
           {"joined", joined},
-          {"aggregator", or_null(is_planned, job.plan.aggregator)},
+          {"aggregator", or_null(is_planned, NamesOfAggregators(job.plan))},
           {"reason", or_null(job.state == control::kFailed, job.reason)}};
 }
 
@@ -116,7 +116,12 @@ Json JobDetail(const JobView& view, const std::vector<Store::Counters>& counters
   detail["totals"] = totals;
   detail["totals"].erase("verdicts");
   detail["lag"] = Json::array();
-  if (const Json* summing = Find(counters, "host " + job.plan.aggregator)) detail["lag"] = summing->value("lag", Json::array());
+  detail["trees"] = job.plan.trees;
+  for (const std::string& host : HostsOf(job.plan)) {
+    const Json* summing = Sums(job.plan, host) ? Find(counters, "host " + host) : nullptr;
+    if (summing == nullptr) continue;
+    for (const Json& row : summing->value("lag", Json::array())) detail["lag"].push_back(row);
+  }
   return detail;
 }
 

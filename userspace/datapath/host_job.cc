@@ -3,6 +3,7 @@
 
 #include <bpf/bpf.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "base/errno_error.h"
@@ -11,10 +12,12 @@
 namespace mlnet::datapath {
 namespace {
 
-Result<Fd> CreateEntry(const mlnet_node& node) {
-  auto inner = CreateArray("ml_job", sizeof(mlnet_node), 1, false, false);
+Result<Fd> CreateEntry(const std::vector<mlnet_node>& nodes) {
+  auto inner = CreateArray("ml_job", sizeof(mlnet_node), MLNET_TREES_MAX, false, false);
   if (!inner) return inner;
-  if (auto ok = UpdateMap(inner->get(), "job entry", 0, &node); !ok) return tl::make_unexpected(ok.error());
+  for (uint32_t tree = 0; tree < nodes.size(); ++tree) {
+    if (auto ok = UpdateMap(inner->get(), "job entry", tree, &nodes[tree]); !ok) return tl::make_unexpected(ok.error());
+  }
   return inner;
 }
 
@@ -67,20 +70,22 @@ Result<Fd> CreateInbox(uint32_t cells) {
 
 Result<HostJob> HostJob::Install(const Program& program, const HostJobSpec& spec) {
   HostJob job;
-  job.node_ = spec.node;
-  if (auto ok = ClearStats(program, spec.node.stats_id); !ok) return tl::make_unexpected(ok.error());
-  if (spec.node.flags & MLNET_NODE_AGGREGATE) {
-    if (auto ok = job.InstallAggregator(program, spec); !ok) return tl::make_unexpected(ok.error());
+  for (const HostTreeSpec& tree : spec.trees) {
+    job.nodes_.push_back(tree.node);
+    if (tree.node.flags == 0) continue;
+    if (auto ok = ClearStats(program, tree.node.stats_id); !ok) return tl::make_unexpected(ok.error());
+    if ((tree.node.flags & MLNET_NODE_AGGREGATE) == 0) continue;
+    if (auto ok = job.InstallAggregator(program, tree); !ok) return tl::make_unexpected(ok.error());
   }
-  if (spec.node.flags & MLNET_NODE_DELIVER) {
+  if (spec.inbox_id != 0) {
     if (auto ok = job.InstallWorker(program, spec); !ok) return tl::make_unexpected(ok.error());
   }
-  auto ok = FillPlace(job.entry_, program.MapFd("ml_jobs"), "ml_jobs", spec.job_id, CreateEntry(spec.node));
+  auto ok = FillPlace(job.entry_, program.MapFd("ml_jobs"), "ml_jobs", spec.job_id, CreateEntry(job.nodes_));
   if (!ok) return tl::make_unexpected(ok.error());
   return job;
 }
 
-Result<void> HostJob::InstallAggregator(const Program& program, const HostJobSpec& spec) {
+Result<void> HostJob::InstallAggregator(const Program& program, const HostTreeSpec& spec) {
   if (auto ok = ClearSlots(program, spec.slot_base, spec.num_slots); !ok) return ok;
   if (auto ok = ClearLinks(program, spec.node.link_base, spec.node.n_children); !ok) return ok;
   for (const auto& [id, entries] : spec.words) {
@@ -89,12 +94,12 @@ Result<void> HostJob::InstallAggregator(const Program& program, const HostJobSpe
     if (!ok) return ok;
   }
   if (spec.node.fan_id == 0) return {};
-  return FillPlace(fan_, program.MapFd("ml_fans"), "ml_fans", spec.node.fan_id,
-                   CreateFan(program, spec.fan_ifindex, spec.node.n_fan));
+  return FillPlace(fans_.emplace_back(), program.MapFd("ml_fans"), "ml_fans", spec.node.fan_id,
+                   CreateFan(program, spec.fan_ifindex, std::max<uint32_t>(1, spec.node.n_fan)));
 }
 
 Result<void> HostJob::InstallWorker(const Program& program, const HostJobSpec& spec) {
-  const uint32_t id = spec.node.inbox_id;
+  const uint32_t id = spec.inbox_id;
   if (auto ok = FillPlace(inbox_, program.MapFd("ml_inboxes"), "ml_inboxes", id, CreateInbox(spec.inbox_cells)); !ok) {
     return ok;
   }
@@ -108,11 +113,11 @@ Result<void> HostJob::InstallWorker(const Program& program, const HostJobSpec& s
   return {};
 }
 
-Result<void> HostJob::SetNode(const mlnet_node& node) {
-  auto inner = CreateEntry(node);
+Result<void> HostJob::SetNodes(std::vector<mlnet_node> nodes) {
+  auto inner = CreateEntry(nodes);
   if (!inner) return tl::make_unexpected(inner.error());
   if (auto ok = entry_.Swap("ml_jobs", std::move(*inner)); !ok) return ok;
-  node_ = node;
+  nodes_ = std::move(nodes);
   return {};
 }
 

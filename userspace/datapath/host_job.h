@@ -12,8 +12,7 @@
 
 namespace mlnet::datapath {
 
-struct HostJobSpec {
-  uint16_t job_id = 0;
+struct HostTreeSpec {
   mlnet_node node{};
   uint32_t slot_base = 0, num_slots = 0;  // of all classes (aggregate)
   struct WordsMap {
@@ -22,8 +21,14 @@ struct HostJobSpec {
   };
   std::vector<WordsMap> words;            // one per pool (aggregate)
   int fan_ifindex = 0;                    // where copies leave (aggregate)
-  uint32_t inbox_cells = 0;               // (deliver)
-  std::vector<uint32_t> ring_ids;         // one per local rank (deliver)
+};
+
+struct HostJobSpec {
+  uint16_t job_id = 0;
+  std::vector<HostTreeSpec> trees;
+  uint32_t inbox_id = 0;           // 0: no ranks here
+  uint32_t inbox_cells = 0;
+  std::vector<uint32_t> ring_ids;  // one per local rank
 };
 
 class HostJob {
@@ -31,8 +36,8 @@ class HostJob {
   static Result<HostJob> Install(const Program& program, const HostJobSpec& spec);
 
   /// Changes the table entry in one step.
-  Result<void> SetNode(const mlnet_node& node);
-  const mlnet_node& node() const { return node_; }
+  Result<void> SetNodes(std::vector<mlnet_node> nodes);
+  const mlnet_node& node(size_t tree) const { return nodes_.at(tree); }
 
   int inbox_fd() const { return inbox_.inner_fd(); }
   int wake_fd() const { return wake_.inner_fd(); }
@@ -40,13 +45,13 @@ class HostJob {
 
  private:
   HostJob() = default;
-  Result<void> InstallAggregator(const Program& program, const HostJobSpec& spec);
+  Result<void> InstallAggregator(const Program& program, const HostTreeSpec& spec);
   Result<void> InstallWorker(const Program& program, const HostJobSpec& spec);
 
-  mlnet_node node_{};
+  std::vector<mlnet_node> nodes_;  // by tree
   // Destroyed in reverse order: the entry goes first.
   std::vector<Place> words_;
-  Place fan_;
+  std::vector<Place> fans_;
   Place inbox_;
   Place wake_;
   std::vector<Place> rings_;

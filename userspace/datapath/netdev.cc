@@ -11,6 +11,7 @@
 
 #include <bit>
 #include <cerrno>
+#include <cstring>
 #include <memory>
 
 #include "base/errno_error.h"
@@ -75,6 +76,9 @@ Result<Netdev> ReadNetdev(const std::string& name) {
   if (::ioctl(socket.get(), SIOCGIFMTU, &request) != 0) return tl::make_unexpected(ErrnoError("MTU of " + name, errno));
   dev.mtu = request.ifr_mtu;
   if (::ioctl(socket.get(), SIOCGIFFLAGS, &request) == 0) dev.is_up = (request.ifr_flags & IFF_UP) != 0;
+  if (::ioctl(socket.get(), SIOCGIFHWADDR, &request) == 0) {
+    std::memcpy(dev.mac.data(), request.ifr_hwaddr.sa_data, dev.mac.size());
+  }
   ReadEthtool(socket.get(), request, dev);
   ReadAddress(dev);
   return dev;

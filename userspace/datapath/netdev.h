@@ -3,6 +3,8 @@
 // another namespace's interfaces.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,7 @@ struct Netdev {
   std::string address;  // first IPv4 address, dotted; empty: none
   int prefix = 0;
   bool is_up = false;
+  std::array<uint8_t, 6> mac{};  // all 0: it has none
 };
 
 /// kUnavailable when there is no such interface; the hint lists those there are.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collective under way, or one repair of a collective: its packets, and how far they are.
+// A call under way, and what of it travels in one lane: all of it, a part, or a repair.
 #pragma once
 
 #include <memory>
@@ -11,32 +11,40 @@
 
 namespace mlnet::worker {
 
-struct Collective {
+/// What the parts of a call share; the caller's handle is done when the last part is.
+struct Call {
   CollectiveSpec spec;
-  std::unique_ptr<Traffic> traffic;
+  std::shared_ptr<WorkState> work;
+  uint64_t ordinal = 0;  // position among the calls of its class
   uint32_t fingerprint = 0;
-  uint64_t ordinal = 0;  // position among the collectives of its class
-  uint64_t first_seq = 0;
   uint64_t deadline_ns = 0;
-  std::shared_ptr<WorkState> work;     // the caller's; a repair has its collective's
-  std::shared_ptr<Collective> parent;  // of a repair: what it repairs
-  size_t repairs_left = 0;
-
-  uint64_t next = 0;       // first packet not sent yet; probes count as packets here
-  uint64_t answered = 0;   // packets whose results are consumed
-  uint64_t in_flight = 0;  // sent, not answered
+  size_t parts_left = 0;
   bool is_described = false;  // a MISMATCH was reported
-
-  bool IsSent() const { return next == traffic->packets(); }
-  bool IsAnswered() const { return answered == traffic->packets(); }
 
   /// "all_reduce #12 float32 sum count=1000".
   std::string Describe() const {
     const std::string text = DescribeSpec(spec);
     const size_t space = text.find(' ');
     const std::string rest = space == std::string::npos ? "" : text.substr(space);
-    return text.substr(0, space) + " #" + std::to_string(ordinal) + rest + (parent ? " (fix-up)" : "");
+    return text.substr(0, space) + " #" + std::to_string(ordinal) + rest;
   }
+};
+
+struct Collective {
+  std::shared_ptr<Call> call;
+  std::unique_ptr<Traffic> traffic;
+  uint32_t fingerprint = 0;
+  uint64_t first_seq = 0;
+  std::shared_ptr<Collective> parent;  // of a repair: what it repairs
+  size_t repairs_left = 0;
+
+  uint64_t next = 0;       // first packet not sent yet; probes count as packets here
+  uint64_t answered = 0;   // packets whose results are consumed
+  uint64_t in_flight = 0;  // sent, not answered
+
+  bool IsSent() const { return next == traffic->packets(); }
+  bool IsAnswered() const { return answered == traffic->packets(); }
+  std::string Describe() const { return call->Describe() + (parent ? " (fix-up)" : ""); }
 };
 
 }  // namespace mlnet::worker

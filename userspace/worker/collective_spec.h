@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One call, as the caller made it, checked (allreduce.h makes it).
+// One call, as the caller made it, checked (calls.h makes it).
 #pragma once
 
 #include <cstddef>
@@ -38,6 +38,11 @@ struct CollectiveSpec {
   float* residual = nullptr;
   int traffic_class = 0;
   uint64_t timeout_ns = 0;  // 0: the job's
+  /// Small float sums: gathered as they are, and added by each rank (the engine decides).
+  bool is_in_rank_order = false;
+  // Of a part of a call (traffic/partition.h).
+  size_t element_base = 0;   // where the part begins in the caller's tensor
+  size_t gather_stride = 0;  // bytes between the ranks' pieces in the result; 0: `count`
 };
 
 inline bool IsReduction(CollectiveKind kind) {

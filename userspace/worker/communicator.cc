@@ -115,12 +115,16 @@ class CommunicatorImpl final : public Communicator {
 
 // Every cell a pool may use must be inside the inbox that was handed over.
 Result<void> CheckCells(const EngineConfig& config, size_t num_cells) {
-  for (const auto& pools : {config.pools, config.fixups}) {
-    for (const PoolConfig& pool : pools) {
-      if (!pool.is_open || pool.cell_base + 2ULL * pool.slots() <= num_cells) continue;
-      return Err(ErrorCode::kProtocol, "mlnetd's inbox of " + std::to_string(num_cells) + " cells is too small",
-                 "run the same mlnet version of daemon and library");
+  const auto fits = [num_cells](const PoolConfig& pool) {
+    return !pool.is_open || pool.cell_base + 2ULL * pool.slots() <= num_cells;
+  };
+  for (const TreeConfig& tree : config.trees) {
+    if (std::all_of(tree.pools.begin(), tree.pools.end(), fits) &&
+        std::all_of(tree.fixups.begin(), tree.fixups.end(), fits)) {
+      continue;
     }
+    return Err(ErrorCode::kProtocol, "mlnetd's inbox of " + std::to_string(num_cells) + " cells is too small",
+               "run the same mlnet version of daemon and library");
   }
   return {};
 }

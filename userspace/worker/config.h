@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "mlnet/wire.h"
 
@@ -19,11 +20,26 @@ struct PoolConfig {
   uint32_t slots() const { return 1U << log2_slots; }
 };
 
+/// One way up: the aggregator that this rank sends to, and its pools there.
+struct TreeConfig {
+  uint8_t tree = 0;     // as on the wire
+  uint8_t child = 0;    // index at the aggregator
+  uint32_t weight = 1;  // share of large calls
+  std::string aggregator;                           // "10.77.0.5:28012", for messages
+  std::vector<std::vector<int>> children;            // ranks behind each child of the aggregator, for messages
+  std::vector<std::vector<int>> above;               // the same of the node above it; empty: it is the root
+  std::array<PoolConfig, MLNET_CLASSES_MAX> pools;   // by traffic class, stream 0
+  std::array<PoolConfig, MLNET_CLASSES_MAX> fixups;  // stream 1, open where stream 0 is
+};
+
+/// A way of its own for packets: a tree and a traffic class.
+inline size_t FlowOf(size_t tree_index, int traffic_class) {
+  return tree_index * MLNET_CLASSES_MAX + static_cast<size_t>(traffic_class);
+}
+
 struct EngineConfig {
   uint16_t job = 0;
   uint16_t epoch = 1;
-  uint8_t tree = 0;
-  uint8_t child = 0;  // index at the aggregator
   int rank = 0;
   int world_size = 1;
   uint32_t blocks = MLNET_BLOCKS_MAX;  // of a full packet
@@ -31,10 +47,8 @@ struct EngineConfig {
   uint64_t rto_min_ns = 1'000'000;
   uint64_t rto_max_ns = 200'000'000;
   uint32_t window_first = 32;
-  std::string aggregator;                           // "10.77.0.5:28012", for messages
-  size_t small_bytes = 16384;                       // see JoinOptions
-  std::array<PoolConfig, MLNET_CLASSES_MAX> pools;   // by traffic class, stream 0
-  std::array<PoolConfig, MLNET_CLASSES_MAX> fixups;  // stream 1, open where stream 0 is
+  size_t small_bytes = 16384;  // see JoinOptions
+  std::vector<TreeConfig> trees = std::vector<TreeConfig>(1);  // the same classes are open in all
 };
 
 }  // namespace mlnet::worker

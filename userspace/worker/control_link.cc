@@ -31,11 +31,13 @@ class Fields {
   std::optional<Error> error_;
 };
 
-std::optional<Error> TakePools(const rpc::Json& reply, EngineConfig& config) {
+Error VersionError(const std::string& what) {
+  return {ErrorCode::kProtocol, "mlnetd's answer to join " + what, "run the same mlnet version of daemon and library"};
+}
+
+std::optional<Error> TakePools(const rpc::Json& reply, TreeConfig& tree) {
   const auto pools = reply.find("pools");
-  if (pools == reply.end() || !pools->is_array()) {
-    return Error{ErrorCode::kProtocol, "mlnetd's answer to join has no pools", {}};
-  }
+  if (pools == reply.end() || !pools->is_array()) return VersionError("has no pools");
   for (const auto& pool : *pools) {
     Fields fields(pool);
     const auto traffic_class = fields.Take<uint32_t>("class");
@@ -44,14 +46,37 @@ std::optional<Error> TakePools(const rpc::Json& reply, EngineConfig& config) {
     const auto cell_base = fields.Take<uint32_t>("cell_base");
     if (fields.error()) return fields.error();
     if (traffic_class >= MLNET_CLASSES_MAX || stream >= MLNET_STREAMS_MAX || log2_slots > 20) {
-      return Error{ErrorCode::kProtocol, "mlnetd's answer to join has an impossible pool", {}};
+      return VersionError("has an impossible pool");
     }
-    (stream == 0 ? config.pools : config.fixups)[traffic_class] = {true, log2_slots, cell_base, 0};
+    (stream == 0 ? tree.pools : tree.fixups)[traffic_class] = {true, log2_slots, cell_base, 0};
   }
   for (size_t c = 0; c < MLNET_CLASSES_MAX; ++c) {
-    if (config.pools[c].is_open == config.fixups[c].is_open) continue;
-    return Error{ErrorCode::kProtocol, "mlnetd's answer to join lacks a stream of class " + std::to_string(c),
-                 "run the same mlnet version of daemon and library"};
+    if (tree.pools[c].is_open != tree.fixups[c].is_open) return VersionError("lacks a stream of class " + std::to_string(c));
+  }
+  return std::nullopt;
+}
+
+std::optional<Error> TakeTrees(const rpc::Json& reply, uint16_t port, JoinReply& out) {
+  const auto trees = reply.find("trees");
+  if (trees == reply.end() || !trees->is_array() || trees->empty()) return VersionError("has no trees");
+  out.config.trees.clear();
+  for (const auto& object : *trees) {
+    Fields fields(object);
+    TreeConfig tree;
+    UdpEndpoints endpoints;
+    tree.tree = fields.Take<uint8_t>("tree");
+    tree.child = fields.Take<uint8_t>("child");
+    tree.weight = fields.Take<uint32_t>("weight");
+    endpoints.local_address = fields.Take<std::string>("address");
+    endpoints.aggregator_address = fields.Take<std::string>("aggregator");
+    endpoints.port = port;
+    tree.children = fields.Take<std::vector<std::vector<int>>>("children");
+    tree.above = fields.Take<std::vector<std::vector<int>>>("above");
+    if (fields.error()) return fields.error();
+    if (auto error = TakePools(object, tree)) return error;
+    tree.aggregator = endpoints.aggregator_address + ":" + std::to_string(port);
+    out.config.trees.push_back(std::move(tree));
+    out.endpoints.push_back(std::move(endpoints));
   }
   return std::nullopt;
 }
@@ -62,8 +87,6 @@ Result<JoinReply> ParseJoin(const rpc::Json& json) {
   Fields fields(json);
   config.job = fields.Take<uint16_t>("job_id");
   config.epoch = fields.Take<uint16_t>("epoch");
-  config.tree = fields.Take<uint8_t>("tree");
-  config.child = fields.Take<uint8_t>("child");
   config.rank = fields.Take<int>("rank");
   config.world_size = fields.Take<int>("world_size");
   config.blocks = fields.Take<uint32_t>("blocks");
@@ -72,16 +95,12 @@ Result<JoinReply> ParseJoin(const rpc::Json& json) {
   config.rto_max_ns = fields.Take<uint64_t>("rto_max_us") * 1'000;
   config.window_first = fields.Take<uint32_t>("window_first");
   reply.local_index = fields.Take<uint32_t>("local_index");
-  reply.endpoints.local_address = fields.Take<std::string>("address");
-  reply.endpoints.aggregator_address = fields.Take<std::string>("aggregator");
-  reply.endpoints.port = fields.Take<uint16_t>("port");
+  const auto port = fields.Take<uint16_t>("port");
   if (fields.error()) return tl::make_unexpected(*fields.error());
   if (config.blocks == 0 || config.blocks > MLNET_BLOCKS_MAX || reply.local_index >= MLNET_CHILDREN_MAX) {
-    return Err(ErrorCode::kProtocol, "mlnetd's answer to join is out of range",
-               "run the same mlnet version of daemon and library");
+    return tl::make_unexpected(VersionError("is out of range"));
   }
-  if (auto error = TakePools(json, config)) return tl::make_unexpected(*error);
-  config.aggregator = reply.endpoints.aggregator_address + ":" + std::to_string(reply.endpoints.port);
+  if (auto error = TakeTrees(json, port, reply)) return tl::make_unexpected(*error);
   return reply;
 }
 

@@ -18,7 +18,7 @@ namespace mlnet::worker {
 /// What `join` answers.
 struct JoinReply {
   EngineConfig config;
-  UdpEndpoints endpoints;
+  std::vector<UdpEndpoints> endpoints;  // by tree
   unsigned local_index = 0;
   Fd inbox, wake, ring;
 };

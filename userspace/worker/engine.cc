@@ -4,34 +4,46 @@
 #include <algorithm>
 #include <cstring>
 
+#include "traffic/partition.h"
+
 namespace mlnet::worker {
 namespace {
 
 constexpr uint32_t kTurnPackets = kBatchPacketsMax;  // of one class before the next class has its turn
 constexpr uint64_t kReportNs = 1'000'000'000;
 
+std::vector<uint32_t> WeightsOf(const EngineConfig& config) {
+  std::vector<uint32_t> weights;
+  for (const TreeConfig& tree : config.trees) weights.push_back(tree.weight);
+  return weights;
+}
+
 }  // namespace
 
 Engine::Engine(const EngineConfig& config, Transport& transport, ControlSink& control)
-    : config_(config), transport_(transport), control_(control), packetizer_(config_), batch_(transport) {
-  const LaneContext context{config_, packetizer_, transport_, batch_, counters_, control_};
-  for (int c = 0; c < MLNET_CLASSES_MAX; ++c) {
-    if (!config_.pools[static_cast<size_t>(c)].is_open) continue;
-    auto& fixups = lanes_[static_cast<size_t>(c)];
-    fixups = std::make_unique<Lane>(context, c, nullptr);
-    lanes_[static_cast<size_t>(c) + MLNET_CLASSES_MAX] = std::make_unique<Lane>(context, c, fixups.get());
+    : config_(config), transport_(transport), control_(control), batch_(transport), weights_(WeightsOf(config)) {
+  const LaneContext context{config_, transport_, batch_, counters_, control_};
+  const size_t flows = FlowOf(config_.trees.size(), 0);
+  lanes_.resize(flows * MLNET_STREAMS_MAX);
+  for (size_t tree = 0; tree < config_.trees.size(); ++tree) {
+    for (int c = 0; c < MLNET_CLASSES_MAX; ++c) {
+      if (!config_.trees[tree].pools[static_cast<size_t>(c)].is_open) continue;
+      auto& fixups = lanes_[FlowOf(tree, c)];
+      fixups = std::make_unique<Lane>(context, tree, c, nullptr);
+      lanes_[flows + FlowOf(tree, c)] = std::make_unique<Lane>(context, tree, c, fixups.get());
+    }
   }
 }
 
-Lane* Engine::LaneOf(int traffic_class, int stream) {
-  return lanes_[static_cast<size_t>(traffic_class + (stream == 0 ? MLNET_CLASSES_MAX : 0))].get();
+Lane* Engine::LaneOf(size_t tree, int traffic_class, int stream) {
+  return lanes_[(stream == 0 ? FlowOf(config_.trees.size(), 0) : 0) + FlowOf(tree, traffic_class)].get();
 }
 
 Engine::~Engine() { Fail({ErrorCode::kCancelled, "the communicator was closed", {}}); }
 
 std::shared_ptr<Work> Engine::Submit(const CollectiveSpec& spec) {
   if (config_.world_size == 1) return CopyAlone(spec);
-  if (LaneOf(spec.traffic_class, 0) == nullptr) {
+  if (LaneOf(0, spec.traffic_class, 0) == nullptr) {
     return WorkState::Done(
         Err(ErrorCode::kInvalidArgument,
             "traffic class " + std::to_string(spec.traffic_class) + " is not open in this job",
@@ -77,11 +89,23 @@ bool Engine::TakeSubmissions(uint64_t now_ns) {
     taken_.swap(submissions_);
     has_submissions_.store(false, std::memory_order_relaxed);
   }
-  for (Submission& call : taken_) {
-    LaneOf(call.spec.traffic_class, 0)->Enqueue(call.spec, std::move(call.work), now_ns);
-  }
+  for (Submission& call : taken_) Enqueue(call.spec, std::move(call.work), now_ns);
   taken_.clear();
   return true;
+}
+
+// Stage 1, partition.
+void Engine::Enqueue(const CollectiveSpec& spec, std::shared_ptr<WorkState> work, uint64_t now_ns) {
+  auto call = std::make_shared<Call>();
+  call->spec = spec;
+  call->spec.is_in_rank_order = IsSmallSum(spec, config_.world_size, config_.small_bytes);
+  call->work = std::move(work);
+  call->ordinal = next_ordinal_[static_cast<size_t>(spec.traffic_class)]++;
+  call->fingerprint = Fingerprint(spec);
+  call->deadline_ns = now_ns + (spec.timeout_ns != 0 ? spec.timeout_ns : config_.timeout_ns);
+  const auto parts = Partition(call->spec, weights_, config_.blocks, call->ordinal);
+  call->parts_left = parts.size();
+  for (const Part& part : parts) LaneOf(part.tree, spec.traffic_class, 0)->Enqueue(part.spec, call);
 }
 
 bool Engine::TakeNotices(uint64_t now_ns) {
@@ -90,8 +114,13 @@ bool Engine::TakeNotices(uint64_t now_ns) {
   while (transport_.NextNotice(notice)) {
     has_any = true;
     if (notice.type == 0) continue;  // a wake-up
-    if (notice.epoch != config_.epoch || notice.child != config_.child) continue;
-    Lane* lane = LaneOf(MLNET_CLASS(notice.class_stream), MLNET_STREAM(notice.class_stream));
+    const auto tree = std::find_if(config_.trees.begin(), config_.trees.end(),
+                                   [&](const TreeConfig& t) { return t.tree == notice.tree; });
+    if (notice.epoch != config_.epoch || tree == config_.trees.end()) continue;
+    // An inner node passes on what it is told to all of its ranks.
+    if (notice.child != tree->child && notice.child != MLNET_CHILD_ALL) continue;
+    Lane* lane = LaneOf(static_cast<size_t>(tree - config_.trees.begin()), MLNET_CLASS(notice.class_stream),
+                        MLNET_STREAM(notice.class_stream));
     if (lane != nullptr && !lane->IsIdle()) lane->OnNotice(notice, now_ns);
   }
   return has_any;

@@ -54,7 +54,8 @@ class Engine {
   };
 
   std::shared_ptr<Work> CopyAlone(const CollectiveSpec& spec);
-  Lane* LaneOf(int traffic_class, int stream);
+  Lane* LaneOf(size_t tree, int traffic_class, int stream);
+  void Enqueue(const CollectiveSpec& spec, std::shared_ptr<WorkState> work, uint64_t now_ns);
   bool TakeSubmissions(uint64_t now_ns);
   bool TakeNotices(uint64_t now_ns);
   bool SendRound(uint64_t now_ns);
@@ -65,10 +66,11 @@ class Engine {
   Transport& transport_;
   ControlSink& control_;
   Counters counters_;
-  Packetizer packetizer_;
   SendBatch batch_;
-  // By stream and class: fix-ups first, since they end collectives. Null: class not open.
-  std::array<std::unique_ptr<Lane>, MLNET_CLASSES_MAX * MLNET_STREAMS_MAX> lanes_;
+  const std::vector<uint32_t> weights_;  // by tree
+  std::array<uint64_t, MLNET_CLASSES_MAX> next_ordinal_{};
+  // By stream, tree and class: fix-ups first, since they end collectives. Null: class not open.
+  std::vector<std::unique_ptr<Lane>> lanes_;
   size_t next_lane_ = 0;                                        // round-robin between classes
   uint64_t next_report_ns_ = 0;
   uint64_t reported_results_ = 0;

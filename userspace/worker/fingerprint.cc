@@ -51,6 +51,10 @@ uint32_t Fingerprint(const CollectiveSpec& spec) {
   return Fold(hash);
 }
 
+uint32_t PartFingerprint(uint32_t call, size_t first, size_t count) {
+  return Fold(Mix64(Mix64(call ^ Mix64(first + 1)) ^ count));
+}
+
 uint32_t RepairFingerprint(uint32_t collective, uint64_t ordinal, size_t repair, uint64_t packets) {
   return Fold(Mix64(Mix64(Mix64(uint64_t{collective} << 8 | repair) ^ ordinal) ^ packets));
 }

@@ -7,11 +7,13 @@
 
 namespace mlnet::worker {
 
-Lane::Lane(const LaneContext& context, int traffic_class, Lane* repairs)
+Lane::Lane(const LaneContext& context, size_t tree, int traffic_class, Lane* repairs)
     : context_(context),
-      pool_((repairs != nullptr ? context.config.pools
-                                : context.config.fixups)[static_cast<size_t>(traffic_class)]),
+      tree_(context.config.trees[tree]),
+      pool_((repairs != nullptr ? tree_.pools : tree_.fixups)[static_cast<size_t>(traffic_class)]),
+      flow_(FlowOf(tree, traffic_class)),
       traffic_class_(traffic_class),
+      packetizer_(context.config, tree_),
       repairs_(repairs),
       next_of_slot_(pool_.slots()),
       next_seq_(pool_.first_seq),
@@ -26,26 +28,21 @@ Lane::Lane(const LaneContext& context, int traffic_class, Lane* repairs)
   }
 }
 
-void Lane::Enqueue(const CollectiveSpec& spec, std::shared_ptr<WorkState> work, uint64_t now_ns) {
+void Lane::Enqueue(const CollectiveSpec& part, std::shared_ptr<Call> call) {
   auto collective = std::make_shared<Collective>();
   const EngineConfig& config = context_.config;
-  const uint64_t seed =
-      SeedOf(uint64_t{config.job} << 16 | config.epoch, traffic_class_, next_ordinal_, config.rank);
-  collective->spec = spec;
+  const uint64_t seed = SeedOf(uint64_t{config.job} << 16 | config.epoch, traffic_class_, call->ordinal, config.rank);
   collective->traffic =
-      MakeTraffic(spec, {config.rank, config.world_size, config.blocks, pool_.slots(), config.small_bytes, seed},
-                  context_.counters);
-  collective->fingerprint = Fingerprint(spec);
-  collective->ordinal = next_ordinal_++;
-  collective->deadline_ns = now_ns + (spec.timeout_ns != 0 ? spec.timeout_ns : config.timeout_ns);
-  collective->work = std::move(work);
+      MakeTraffic(part, {config.rank, config.world_size, config.blocks, pool_.slots(), seed}, context_.counters);
+  collective->fingerprint = PartFingerprint(call->fingerprint, part.element_base, part.count);
+  collective->call = std::move(call);
   Place(std::move(collective));
 }
 
 void Lane::Place(std::shared_ptr<Collective> collective) {
   collective->first_seq = next_seq_;
   next_seq_ += collective->traffic->packets();
-  next_deadline_ns_ = std::min(next_deadline_ns_, collective->deadline_ns);
+  next_deadline_ns_ = std::min(next_deadline_ns_, collective->call->deadline_ns);
   unsent_.push_back(collective.get());
   active_.push_back(std::move(collective));
 }
@@ -56,13 +53,10 @@ void Lane::Repair(const std::shared_ptr<Collective>& collective) {
   collective->repairs_left = repairs.size();
   for (size_t i = 0; i < repairs.size(); ++i) {
     auto repair = std::make_shared<Collective>();
-    repair->spec = collective->spec;
+    repair->call = collective->call;
     repair->fingerprint =
-        RepairFingerprint(collective->fingerprint, collective->ordinal, i, repairs[i]->packets());
+        RepairFingerprint(collective->fingerprint, collective->call->ordinal, i, repairs[i]->packets());
     repair->traffic = std::move(repairs[i]);
-    repair->ordinal = collective->ordinal;
-    repair->deadline_ns = collective->deadline_ns;
-    repair->work = collective->work;
     repair->parent = collective;
     Place(std::move(repair));
   }
@@ -119,7 +113,7 @@ void Lane::SendFirst(Collective& collective, uint64_t now_ns) {
 void Lane::Build(const Collective& collective, uint64_t packet, bool is_retry) {
   const size_t bytes = Packetizer::Bytes(collective, packet, is_retry);
   const uint8_t stream = repairs_ == nullptr ? 1 : 0;
-  context_.packetizer.Build(collective, stream, packet, is_retry, context_.batch.Take(traffic_class_, bytes));
+  packetizer_.Build(collective, stream, packet, is_retry, context_.batch.Take(flow_, bytes));
 }
 
 void Lane::Resend(Flight& flight, uint64_t now_ns) {
@@ -139,34 +133,42 @@ std::optional<Error> Lane::FindFailure(uint64_t now_ns) {
   next_deadline_ns_ = kNever;
   for (const auto& collective : active_) {
     if (collective->IsAnswered()) continue;
-    if (now_ns >= collective->deadline_ns) return TimeoutError(*collective);
-    next_deadline_ns_ = std::min(next_deadline_ns_, collective->deadline_ns);
+    const uint64_t deadline_ns = collective->call->deadline_ns;
+    if (now_ns >= deadline_ns) return TimeoutError(*collective);
+    next_deadline_ns_ = std::min(next_deadline_ns_, deadline_ns);
   }
   return std::nullopt;
 }
 
 void Lane::FailAll(const Error& error) {
-  for (const auto& collective : active_) collective->work->Complete(tl::make_unexpected(error));
+  for (const auto& collective : active_) collective->call->work->Complete(tl::make_unexpected(error));
   unsent_.clear();
   active_.clear();
   flights_.Clear();
   next_timer_ns_ = next_deadline_ns_ = kNever;
 }
 
+// The bits are children of the node that answered, each with one or more ranks behind it.
 std::string Lane::WhoIsMissing() const {
-  std::string ranks;
+  const auto& children = last_notice_.child == MLNET_CHILD_ALL ? tree_.above : tree_.children;
+  std::vector<int> ranks;
   for (uint64_t left = last_notice_.bitmap; left != 0; left &= left - 1) {
-    ranks += (ranks.empty() ? "" : ", ") + std::to_string(std::countr_zero(left));
+    const auto child = static_cast<size_t>(std::countr_zero(left));
+    if (child < children.size()) ranks.insert(ranks.end(), children[child].begin(), children[child].end());
+    else ranks.push_back(static_cast<int>(child));
   }
-  return (std::popcount(last_notice_.bitmap) == 1 ? "rank " : "ranks ") + ranks;
+  std::sort(ranks.begin(), ranks.end());
+  std::string names;
+  for (const int rank : ranks) names += (names.empty() ? "" : ", ") + std::to_string(rank);
+  return (ranks.size() == 1 ? "rank " : "ranks ") + names;
 }
 
 Error Lane::TimeoutError(const Collective& collective) const {
   const uint64_t timeout_ns =
-      collective.spec.timeout_ns != 0 ? collective.spec.timeout_ns : context_.config.timeout_ns;
+      collective.call->spec.timeout_ns != 0 ? collective.call->spec.timeout_ns : context_.config.timeout_ns;
   const std::string what =
       collective.Describe() + " not done within its timeout of " + std::to_string(timeout_ns / 1'000'000) + " ms: ";
-  const std::string& aggregator = context_.config.aggregator;
+  const std::string& aggregator = tree_.aggregator;
   const bool is_about_oldest = last_notice_.type != 0 && last_notice_.seq == (oldest_ & MLNET_SEQ_MASK);
   if (is_about_oldest && last_notice_.type == MLNET_T_HELD && last_notice_.bitmap != 0) {
     return {ErrorCode::kTimeout, what + "waiting for " + WhoIsMissing(),

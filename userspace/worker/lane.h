@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One stream of a traffic class: its seq space, the collectives in it, and their packets on the way.
-// The fix-up stream of a class is a second lane, which is given repairs in the order of the collectives.
+// One stream of a traffic class in one tree: its seq space, the collectives in it, and their packets on the way.
+// The fix-up stream is a second lane, which is given repairs in the order of the collectives.
 // Why: classes never wait for each other, so each has a pool, a window, timers and an order of its own.
 // Rule 2: seq s is sent only after the result of s - P was copied out, and the result that carries the
 // exponents of s. Results are copied out as they come, in any order; collectives end in any order.
@@ -30,7 +30,6 @@ inline constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
 /// What the lanes of an engine share; it outlives them.
 struct LaneContext {
   const EngineConfig& config;
-  const Packetizer& packetizer;
   Transport& transport;
   SendBatch& batch;
   Counters& counters;
@@ -39,11 +38,11 @@ struct LaneContext {
 
 class Lane {
  public:
-  /// `repairs`: the lane of the class's fix-up stream; null for that stream itself.
-  Lane(const LaneContext& context, int traffic_class, Lane* repairs);
+  /// `tree`: index into the job's trees. `repairs`: the lane of the fix-up stream; null for that stream itself.
+  Lane(const LaneContext& context, size_t tree, int traffic_class, Lane* repairs);
 
-  /// Gives the collective its place in the order. Called in the same order on all ranks.
-  void Enqueue(const CollectiveSpec& spec, std::shared_ptr<WorkState> work, uint64_t now_ns);
+  /// Gives a part of a call its place in the order. Called in the same order on all ranks.
+  void Enqueue(const CollectiveSpec& part, std::shared_ptr<Call> call);
   /// Consumes results and runs the timers. True when something came in.
   bool Receive(uint64_t now_ns);
   /// Sends at most `budget` new packets; returns how many.
@@ -58,7 +57,7 @@ class Lane {
   std::optional<Error> FindFailure(uint64_t now_ns);
   void FailAll(const Error& error);
   /// REQUIRES: not idle.
-  void DescribeOldest() { Describe(*active_.front()); }
+  void DescribeOldest() { Describe(*active_.front()->call); }
   uint64_t srtt_ns() const { return rtt_.srtt_ns(); }
 
  private:
@@ -87,13 +86,16 @@ class Lane {
   bool IsOvertakenNow(const Flight& flight, uint64_t now_ns);
   void OnHeld(Flight& flight, uint64_t now_ns);
   void WakeAt(uint64_t at_ns) { next_timer_ns_ = std::min(next_timer_ns_, at_ns); }
-  void Describe(Collective& collective);
+  void Describe(Call& call);
   Error TimeoutError(const Collective& collective) const;
   std::string WhoIsMissing() const;
 
   const LaneContext context_;
+  const TreeConfig& tree_;
   const PoolConfig pool_;
+  const size_t flow_;
   const int traffic_class_;
+  const Packetizer packetizer_;
   Lane* const repairs_;
 
   std::deque<std::shared_ptr<Collective>> active_;  // in order; the first is not answered
@@ -101,7 +103,6 @@ class Lane {
   std::vector<uint64_t> next_of_slot_;              // the seq each slot takes next
   uint64_t next_seq_;                               // of the next collective
   uint64_t oldest_;                                 // lowest seq whose result is not consumed
-  uint64_t next_ordinal_ = 0;
   uint64_t next_deadline_ns_ = kNever;
 
   FlightTable flights_;

@@ -107,7 +107,7 @@ void Lane::Finish(Collective& collective) {
     if (--collective.parent->repairs_left > 0) return;
     collective.parent->traffic->Finish();
   }
-  collective.work->Complete({});
+  if (--collective.call->parts_left == 0) collective.call->work->Complete({});
 }
 
 bool Lane::IsOvertakenNow(const Flight& flight, uint64_t now_ns) {
@@ -198,17 +198,17 @@ void Lane::OnNotice(const mlnet_notice& notice, uint64_t now_ns) {
       WakeAt(flight->due_ns);
       return;
     case MLNET_T_MISMATCH:
-      Describe(*flight->collective);
+      Describe(*flight->collective->call);
       return;
     default:
       return;
   }
 }
 
-void Lane::Describe(Collective& collective) {
-  if (collective.is_described) return;
-  collective.is_described = true;
-  context_.control.Describe(collective.ordinal, collective.fingerprint, collective.Describe());
+void Lane::Describe(Call& call) {
+  if (call.is_described) return;
+  call.is_described = true;
+  context_.control.Describe(call.ordinal, call.fingerprint, call.Describe());
 }
 
 void Lane::OnHeld(Flight& flight, uint64_t now_ns) {

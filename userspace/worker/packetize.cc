@@ -8,12 +8,12 @@
 
 namespace mlnet::worker {
 
-Packetizer::Packetizer(const EngineConfig& config) : header_{} {
+Packetizer::Packetizer(const EngineConfig& config, const TreeConfig& tree) : header_{} {
   header_.version_type = wire::VersionType(MLNET_T_CONTRIB);
   header_.job = config.job;
   header_.epoch = config.epoch;
-  header_.tree = config.tree;
-  header_.child = config.child;
+  header_.tree = tree.tree;
+  header_.child = tree.child;
 }
 
 size_t Packetizer::Bytes(const Collective& collective, uint64_t packet, bool is_retry) {
@@ -28,7 +28,7 @@ void Packetizer::Build(const Collective& collective, uint8_t stream, uint64_t pa
   mlnet_hdr header = header_;
   mlnet_trailer trailer{};
   header.op_wire = shape.op_wire;
-  header.class_stream = MLNET_CLASS_STREAM(collective.spec.traffic_class, stream);
+  header.class_stream = MLNET_CLASS_STREAM(collective.call->spec.traffic_class, stream);
   header.fingerprint = collective.fingerprint;
   header.words = shape.words;
   wire::SetSeq(header, (collective.first_seq + packet) & MLNET_SEQ_MASK);

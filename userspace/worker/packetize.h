@@ -15,7 +15,7 @@ namespace mlnet::worker {
 
 class Packetizer {
  public:
-  explicit Packetizer(const EngineConfig& config);
+  Packetizer(const EngineConfig& config, const TreeConfig& tree);
 
   /// Length of the packet; a retry is always full length (rule 4).
   static size_t Bytes(const Collective& collective, uint64_t packet, bool is_retry);
@@ -24,7 +24,7 @@ class Packetizer {
              std::span<std::byte> out) const;
 
  private:
-  mlnet_hdr header_;  // what all packets of this rank share
+  mlnet_hdr header_;  // what all packets of this rank in this tree share
 };
 
 }  // namespace mlnet::worker

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between stages 4 and 6: packets of one class gathered into one hand-over to the kernel.
+// Between stages 4 and 6: packets of one flow gathered into one hand-over to the kernel.
 // Invariants: all packets of a batch are as long as the first but the last, which may be shorter.
 #pragma once
 
@@ -19,12 +19,12 @@ class SendBatch {
       : transport_(transport), bytes_(std::make_unique<std::array<std::byte, kBatchBytesMax>>()) {}
 
   /// Room for one packet; what does not fit behind the packets before it is sent first.
-  std::span<std::byte> Take(int traffic_class, size_t bytes) {
-    const bool fits = traffic_class == traffic_class_ && packets_ < kBatchPacketsMax && !is_closed_ &&
+  std::span<std::byte> Take(size_t flow, size_t bytes) {
+    const bool fits = flow == flow_ && packets_ < kBatchPacketsMax && !is_closed_ &&
                       bytes <= packet_bytes_ && used_ + bytes <= kBatchBytesMax;
     if (packets_ > 0 && !fits) Flush();
     if (packets_ == 0) {
-      traffic_class_ = traffic_class;
+      flow_ = flow;
       packet_bytes_ = bytes;
     }
     is_closed_ = bytes < packet_bytes_;
@@ -34,7 +34,7 @@ class SendBatch {
   }
   void Flush() {
     if (packets_ == 0) return;
-    auto sent = transport_.Send(traffic_class_, std::span(*bytes_).first(used_), packet_bytes_);
+    auto sent = transport_.Send(flow_, std::span(*bytes_).first(used_), packet_bytes_);
     if (!sent) last_error_ = sent.error();
     packets_ = 0;
     used_ = 0;
@@ -46,7 +46,7 @@ class SendBatch {
  private:
   Transport& transport_;
   std::unique_ptr<std::array<std::byte, kBatchBytesMax>> bytes_;
-  int traffic_class_ = 0;
+  size_t flow_ = 0;
   size_t packets_ = 0;
   size_t packet_bytes_ = 0;
   size_t used_ = 0;

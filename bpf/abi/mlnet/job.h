@@ -3,7 +3,7 @@
  * Map names, keys and values. mlnetd writes the tables, the XDP program reads them and owns the
  * slots; ranks map the inbox read-only.
  *
- *   ml_jobs     ARRAY_OF_MAPS  job id -> ARRAY(1) of mlnet_node      daemon swaps whole entries
+ *   ml_jobs     ARRAY_OF_MAPS  job id -> ARRAY of mlnet_node, by tree  daemon swaps whole entries
  *   ml_slots    ARRAY          slot index -> mlnet_slot              program, under the slot's lock
  *   ml_words    ARRAY_OF_MAPS  words id -> ARRAY(2P) of mlnet_words  program, under the slot's lock
  *   ml_inboxes  ARRAY_OF_MAPS  inbox id -> ARRAY of mlnet_cell       program; frozen, mapped by ranks
@@ -23,23 +23,25 @@
 #include "verdict.h"
 #include "wire.h"
 
-#define MLNET_ABI_VERSION 1 /* of everything in this file; part of the pin path */
+#define MLNET_ABI_VERSION 2 /* of everything in this file; part of the pin path */
 
 #define MLNET_JOBS_MAX 65536
+#define MLNET_TREES_MAX 32 /* of one job */
 #define MLNET_SLOTS_MAX 65536 /* default size of ml_slots; mlnetd may set another before loading */
-#define MLNET_WORDS_MAPS_MAX 1024
+#define MLNET_WORDS_MAPS_MAX 8192
 #define MLNET_INBOXES_MAX 1024
 #define MLNET_RINGS_MAX 4096
-#define MLNET_FANS_MAX 1024
+#define MLNET_FANS_MAX 4096
 #define MLNET_LINKS_MAX 16384
-#define MLNET_STATS_MAX 1024
+#define MLNET_STATS_MAX 4096
 #define MLNET_NOTICE_RING_BYTES 65536
 
-/* ---- node: what one host does for one job, as the program sees it ------------------------------ */
+/* ---- node: what one host does for one tree of a job, as the program sees it -------------------- */
 
 #define MLNET_NODE_AGGREGATE 0x01 /* sums here: slots and children below are valid */
 #define MLNET_NODE_DELIVER 0x02   /* has local ranks: inbox and parent below are valid */
 #define MLNET_NODE_MULTICAST 0x04 /* results leave once, to group; else one copy per host */
+#define MLNET_NODE_INNER 0x08     /* sums here, and sends the partial sum on to the node above */
 
 #define MLNET_POOLS_MAX 16 /* class + 8 * stream, as in class_stream */
 
@@ -55,20 +57,27 @@ struct mlnet_pool {
 struct mlnet_node {
 	__u16 epoch;
 	__u16 port_be; /* UDP port of the data path, network order */
-	__u8 flags;    /* MLNET_NODE_* */
+	__u8 flags;    /* MLNET_NODE_*; 0: nothing, the job has no such tree here */
 	__u8 n_children;
-	__u8 n_fan;   /* hosts that get a copy of a result: entries of fan_child */
+	__u8 n_fan;   /* other hosts that get a copy of a result: entries of fan_child */
 	__u8 n_local; /* ranks on this host: entries of local_ring */
 	__u64 members; /* bit per child that must contribute */
 	__u32 addr_be;   /* own address as aggregator */
+	__u32 local_be;  /* the same for ranks of this host, whose packets come by a veth; 0: none */
 	__u32 group_be;  /* multicast group of results */
-	__u32 parent_be; /* where results for this host come from */
+	__u32 parent_be; /* the node above this host's ranks: the own local_be if it sums itself */
+	__u32 up_be;     /* the node above this one (inner) */
+	__u32 root_be;   /* where multicast results come from */
+	__u32 forward_ns; /* a partial sum is not forwarded again within that time (inner) */
 	__u32 inbox_id;
 	__u32 fan_id;
 	__u32 link_base;
 	__u32 stats_id;
 	__u8 group_mac[6];
-	__u8 pad[2];
+	__u8 nic_mac[6]; /* of the NIC behind fan_id: the source of what local packets become */
+	__u8 up_mac[6];  /* next hop to up_be, kept by mlnetd (inner) */
+	__u8 up_child;   /* own index at the node above (inner) */
+	__u8 pad;
 	struct mlnet_pool pools[MLNET_POOLS_MAX];
 	__u32 child_addr_be[MLNET_CHILDREN_MAX]; /* source address each child must have */
 	__u8 fan_child[MLNET_CHILDREN_MAX];      /* copy k goes to the host of this child */
@@ -84,6 +93,7 @@ enum mlnet_set_state {
 	MLNET_SET_UNSENT = 2,   /* complete; waits for a packet long enough to carry the sum (rule 4) */
 	MLNET_SET_COMPLETE = 3, /* complete and sent at least once */
 	MLNET_SET_POISONED = 4, /* rule 6 */
+	MLNET_SET_RESULT = 5,   /* inner: the words are the result, which came from above */
 };
 
 struct mlnet_set {
@@ -91,7 +101,7 @@ struct mlnet_set {
 	__u64 contributed; /* bit per child whose words are in */
 	__u64 proved;      /* bit per child that has sent this seq, on time or late (rule 3) */
 	__u64 check;       /* sum of the contributions' S, see wire.h */
-	__u64 first_ns;    /* arrival of the first contribution */
+	__u64 first_ns;    /* arrival of the first contribution; inner, once complete: last forwarding */
 	__u32 fingerprint;
 	__u16 epoch;
 	__u16 weight;
@@ -160,7 +170,8 @@ struct mlnet_stats {
 struct mlnet_fan_meta {
 	__u32 magic;
 	__u16 job;
-	__u16 pad;
+	__u8 tree;
+	__u8 pad;
 	__u64 broadcast_id; /* copies of one result share it; the copy index restarts when it changes */
 };
 #define MLNET_FAN_MAGIC 0x4e41466dU
@@ -173,7 +184,7 @@ struct mlnet_fan_state {
 };
 
 MLNET_STATIC_ASSERT(sizeof(struct mlnet_pool) == 16, "pool layout");
-MLNET_STATIC_ASSERT(sizeof(struct mlnet_node) == 16 + 7 * 4 + 8 + 4 + 256 + 256 + 64 + 64 + 256,
+MLNET_STATIC_ASSERT(sizeof(struct mlnet_node) == 16 + 11 * 4 + 20 + 256 + 256 + 64 + 64 + 256,
 		    "node layout");
 MLNET_STATIC_ASSERT(sizeof(struct mlnet_set) == 80, "set layout");
 MLNET_STATIC_ASSERT(sizeof(struct mlnet_slot) == 168, "slot layout");

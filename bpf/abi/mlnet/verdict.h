@@ -41,7 +41,17 @@
 	X(NOTICE_LOST, XDP_DROP, "reply dropped: the rank's notice ring is full") \
 	X(PONG, XDP_TX, "PING answered") \
 	X(PING_SEEN, XDP_DROP, "multicast PING or PONG reported to the daemon") \
-	X(DROP_UNSUPPORTED, XDP_DROP, "packet type or operation that this build does not handle")
+	X(DROP_UNSUPPORTED, XDP_DROP, "packet type or operation that this build does not handle") \
+	X(SUM_COMPLETE_LOCAL, XDP_DROP, "last contribution: all ranks are on this host, the result is in their inbox") \
+	X(SUM_SENT_LATE_LOCAL, XDP_DROP, "as above, by a packet that came later") \
+	X(PARTIAL_TX, XDP_TX, "last contribution: the partial sum left for the node above") \
+	X(PARTIAL_REDIRECT, XDP_REDIRECT, "as above, from ranks of this host") \
+	X(PARTIAL_AGAIN_TX, XDP_TX, "retry of a complete partial sum: forwarded again") \
+	X(PARTIAL_AGAIN_REDIRECT, XDP_REDIRECT, "as above, from ranks of this host") \
+	X(RESULT_DOWN_TX, XDP_TX, "result from the node above, passed to the child hosts") \
+	X(RESULT_DOWN_FAN, XDP_REDIRECT, "as above, one copy per host") \
+	X(NOTICE_DOWN, XDP_DROP, "reply from the node above, handed to the ranks of this host") \
+	X(DROP_RESULT_HERE, XDP_DROP, "retry of a sum whose result is in the inbox of its host")
 
 enum mlnet_verdict {
 #define MLNET_X(name, action, help) MLNET_V_##name,

@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "control/plan.h"
+
 namespace mlnet::control {
 namespace {
 
@@ -16,24 +18,19 @@ Plan FourRanksOnTwoHosts() {
   plan.job_id = 3;
   plan.epoch = 9;
   plan.port = 28012;
-  plan.aggregator = "a1";
-  plan.aggregator_address = "10.0.0.9";
+  plan.trees = {{"a1", "eth0", "10.0.0.9", "", 1}};
   plan.group = "239.205.0.3";
   plan.log2_slots = 6;
   plan.classes = 2;
-  plan.children = {{0, "w1", "eth0", "10.0.0.1"}, {1, "w2", "eth0", "10.0.0.2"}, {2, "w1", "eth0", "10.0.0.1"},
-                   {3, "w2", "eth0", "10.0.0.2"}};
+  plan.children = {{0, "w1", "eth0", "10.0.0.1", ""}, {1, "w2", "eth0", "10.0.0.2", ""}, {2, "w1", "eth0", "10.0.0.1", ""},
+                   {3, "w2", "eth0", "10.0.0.2", ""}};
   return plan;
 }
 
 TEST(node, aggregator_knows_children_slots_and_one_copy_per_host) {
   HostIds ids;
-  ids.slot_base = 100;
-  ids.words = {7, 8, 9, 10};
-  ids.fan = 2;
-  ids.link_base = 50;
-  ids.stats = 6;
-  const mlnet_node node = MakeNode(FourRanksOnTwoHosts(), "a1", ids, true);
+  ids.trees = {{100, {7, 8, 9, 10}, 2, 50, 6}};
+  const mlnet_node node = MakeNode(FourRanksOnTwoHosts(), 0, "a1", ids, HostMacs{}, true);
   EXPECT_EQ(node.flags, MLNET_NODE_AGGREGATE | MLNET_NODE_MULTICAST);
   EXPECT_EQ(node.epoch, 9);
   EXPECT_EQ(node.port_be, htons(28012));
@@ -70,9 +67,9 @@ TEST(node, worker_host_knows_its_ranks_and_where_results_go) {
   HostIds ids;
   ids.inbox = 4;
   ids.rings = {11, 12};
-  ids.stats = 5;
+  ids.trees.resize(1);
   const Plan plan = FourRanksOnTwoHosts();
-  const mlnet_node node = MakeNode(plan, "w2", ids, false);
+  const mlnet_node node = MakeNode(plan, 0, "w2", ids, HostMacs{}, false);
   EXPECT_EQ(node.flags, MLNET_NODE_DELIVER);
   EXPECT_EQ(node.parent_be, inet_addr("10.0.0.9"));
   EXPECT_EQ(node.inbox_id, 4u);
@@ -91,11 +88,82 @@ TEST(node, worker_host_knows_its_ranks_and_where_results_go) {
   EXPECT_TRUE(LocalRanks(plan, "a1").empty());
 }
 
+TEST(node, a_host_of_ranks_that_sums_is_reached_by_its_local_address) {
+  Plan plan = FourRanksOnTwoHosts();
+  plan.trees = {{"a1", "eth0", "10.0.0.9", "", 1}, {"w2", "eth0", "10.0.0.2", "169.254.28.12", 1}};
+  HostIds ids;
+  ids.inbox = 4;
+  ids.rings = {11, 12};
+  ids.trees = {{0, {}, 0, 0, 5}, {100, {7, 8, 9, 10}, 3, 50, 6}};
+  const HostMacs macs{{2, 0, 0, 0, 0, 9}, {}};
+  const mlnet_node root = MakeNode(plan, 1, "w2", ids, macs, false);
+  EXPECT_EQ(root.flags, MLNET_NODE_AGGREGATE | MLNET_NODE_DELIVER);
+  EXPECT_EQ(root.addr_be, inet_addr("10.0.0.2"));
+  EXPECT_EQ(root.local_be, inet_addr("169.254.28.12"));
+  EXPECT_EQ(root.parent_be, root.local_be);
+  EXPECT_EQ(root.n_fan, 1) << "a copy for w1 alone: the own ranks have it in their inbox";
+  EXPECT_EQ(root.fan_child[0], 0);
+  EXPECT_THAT(root.nic_mac, ElementsAre(2, 0, 0, 0, 0, 9));
+  EXPECT_EQ(root.stats_id, 6u);
+  // The second tree's cells come behind those of the first: 2 * (2 * 64 + 2 * 64).
+  EXPECT_EQ(root.pools[0].cell_base, 512u);
+  EXPECT_EQ(InboxCells(plan), 1024u);
+  const mlnet_node leaf = MakeNode(plan, 0, "w2", ids, macs, false);
+  EXPECT_EQ(leaf.flags, MLNET_NODE_DELIVER);
+  EXPECT_EQ(leaf.parent_be, inet_addr("10.0.0.9"));
+  EXPECT_EQ(leaf.local_be, 0u);
+  ids.trees[1] = {0, {}, 0, 0, 5};
+  EXPECT_EQ(MakeNode(plan, 1, "w1", ids, macs, false).parent_be, inet_addr("10.0.0.2"));
+}
+
+TEST(node, several_ranks_of_a_host_are_one_child_of_the_root) {
+  Plan plan = FourRanksOnTwoHosts();
+  for (PlanChild& child : plan.children) child.local_address = "169.254.28.12";
+  plan.children.push_back({4, "w3", "eth0", "10.0.0.3", "169.254.28.12"});
+  HostIds ids;
+  ids.inbox = 4;
+  ids.rings = {11, 12};
+  ids.trees = {{100, {7, 8, 9, 10}, 3, 50, 6}};
+  const HostMacs macs{{2, 0, 0, 0, 0, 2}, {2, 0, 0, 0, 0, 9}};
+  const mlnet_node root = MakeNode(plan, 0, "a1", ids, macs, true);
+  EXPECT_EQ(root.n_children, 3);
+  EXPECT_EQ(root.members, 7u);
+  EXPECT_EQ(root.child_addr_be[1], inet_addr("10.0.0.2"));
+  EXPECT_EQ(root.child_addr_be[2], inet_addr("10.0.0.3"));
+  EXPECT_EQ(root.n_fan, 3);
+  const mlnet_node inner = MakeNode(plan, 0, "w2", ids, macs, false);
+  EXPECT_EQ(inner.flags, MLNET_NODE_AGGREGATE | MLNET_NODE_INNER | MLNET_NODE_DELIVER);
+  EXPECT_EQ(inner.n_children, 2);
+  EXPECT_EQ(inner.members, 3u);
+  EXPECT_EQ(inner.addr_be, inet_addr("10.0.0.2"));
+  EXPECT_EQ(inner.local_be, inet_addr("169.254.28.12"));
+  EXPECT_EQ(inner.parent_be, inner.local_be);
+  EXPECT_EQ(inner.up_be, inet_addr("10.0.0.9"));
+  EXPECT_EQ(inner.root_be, inner.up_be);
+  EXPECT_EQ(inner.up_child, 1);
+  EXPECT_THAT(inner.up_mac, ElementsAre(2, 0, 0, 0, 0, 9));
+  EXPECT_THAT(inner.nic_mac, ElementsAre(2, 0, 0, 0, 0, 2));
+  EXPECT_EQ(inner.n_fan, 0);
+  // Ranks 1 and 3 are its children 0 and 1, and its local ranks 0 and 1.
+  EXPECT_EQ(inner.child_local[0], 1);
+  EXPECT_EQ(inner.child_local[1], 2);
+  EXPECT_EQ(ChildIndexOf(plan, 0, 3), 1);
+  const mlnet_node lone = MakeNode(plan, 0, "w3", {4, {11}, ids.trees}, macs, false);
+  EXPECT_EQ(lone.flags, MLNET_NODE_DELIVER);
+  EXPECT_EQ(lone.parent_be, inet_addr("10.0.0.9"));
+  EXPECT_EQ(lone.child_local[2], 1) << "the third child of the root";
+}
+
 TEST(node, sixty_four_children_fill_the_member_word) {
   Plan plan = FourRanksOnTwoHosts();
-  plan.children.resize(64, plan.children[0]);
-  EXPECT_EQ(MakeNode(plan, "none", HostIds{}, false).members, ~uint64_t{0});
-  EXPECT_EQ(MakeNode(plan, "none", HostIds{}, false).flags, 0);
+  while (plan.children.size() < 64) {
+    plan.children.push_back({static_cast<int>(plan.children.size()), "w1", "eth0", "10.0.0.1", ""});
+  }
+  HostIds ids;
+  ids.trees.resize(1);
+  ids.trees[0].words = {7, 8, 9, 10};
+  EXPECT_EQ(MakeNode(plan, 0, "a1", ids, HostMacs{}, false).members, ~uint64_t{0});
+  EXPECT_EQ(MakeNode(plan, 0, "none", ids, HostMacs{}, false).flags, 0);
 }
 
 }  // namespace

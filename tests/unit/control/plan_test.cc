@@ -35,6 +35,7 @@ struct World {
   World() {
     job.job.name = "demo";
     job.job.world_size = 3;
+    job.job.spec.shape = "star";
     job.members = {{1, 0, "w1", 7, true, false, 0, ""}, {1, 1, "w2", 8, true, false, 0, ""}, {1, 2, "w1", 9, true, false, 0, ""}};
   }
   HostRecord& At(const std::string& name) {
@@ -52,8 +53,9 @@ TEST(plan, children_are_ranks_with_the_address_of_their_host) {
   World world;
   const auto plan = world.Make();
   ASSERT_TRUE(plan) << plan.error().ToString();
-  EXPECT_EQ(plan->aggregator, "a1");
-  EXPECT_EQ(plan->aggregator_address, "10.0.0.9");
+  EXPECT_EQ(NamesOfAggregators(*plan), "a1");
+  EXPECT_EQ(plan->trees[0].address, "10.0.0.9");
+  EXPECT_EQ(plan->trees[0].local_address, "");
   ASSERT_EQ(plan->children.size(), 3u);
   EXPECT_EQ(plan->children[0].address, "10.0.0.1");
   EXPECT_EQ(plan->children[1].address, "10.0.0.2");
@@ -70,11 +72,11 @@ TEST(plan, jobs_spread_over_the_aggregators) {
   World world;
   JobView other;
   other.job.state = kReady;
-  other.job.plan.aggregator = "a1";
+  other.job.plan.trees = {{"a1", "eth0", "10.0.0.9", "", 1}};
   world.jobs = {other};
-  EXPECT_EQ(world.Make()->aggregator, "a2");
+  EXPECT_EQ(NamesOfAggregators(*world.Make()), "a2");
   world.jobs[0].job.state = kClosed;
-  EXPECT_EQ(world.Make()->aggregator, "a1");
+  EXPECT_EQ(NamesOfAggregators(*world.Make()), "a1");
 }
 
 TEST(plan, no_aggregator_says_which_hosts_and_why_not) {
@@ -92,16 +94,51 @@ TEST(plan, no_aggregator_says_which_hosts_and_why_not) {
 TEST(plan, stopped_full_or_occupied_aggregators_are_passed_over) {
   World world;
   world.At("a1").running = false;
-  EXPECT_EQ(world.Make()->aggregator, "a2");
+  EXPECT_EQ(NamesOfAggregators(*world.Make()), "a2");
   world.At("a1").running = true;
   world.At("a1").slots_free = 767;
-  EXPECT_EQ(world.Make()->aggregator, "a2");
+  EXPECT_EQ(NamesOfAggregators(*world.Make()), "a2");
   world.At("a1").slots_free = 768;
-  EXPECT_EQ(world.Make()->aggregator, "a1");
+  EXPECT_EQ(NamesOfAggregators(*world.Make()), "a1");
   world.job.members[1].host = "a1";
-  EXPECT_EQ(world.Make()->aggregator, "a2");
+  EXPECT_EQ(NamesOfAggregators(*world.Make()), "a2");
   world.job.members[2].host = "a2";
   EXPECT_THAT(world.Refusal().message, HasSubstr("a2: it runs rank 2 of this job"));
+}
+
+TEST(plan, shards_are_all_aggregators_that_can) {
+  World world;
+  for (const char* shape : {"shards", "auto"}) {
+    world.job.job.spec.shape = shape;
+    EXPECT_EQ(NamesOfAggregators(*world.Make()), "a1, a2") << shape;
+  }
+  world.At("a1").running = false;
+  EXPECT_EQ(NamesOfAggregators(*world.Make()), "a2");
+}
+
+TEST(plan, without_aggregators_the_hosts_of_the_ranks_sum_for_each_other) {
+  World world;
+  world.job.job.spec.shape = "auto";
+  world.hosts.erase(world.hosts.begin(), world.hosts.begin() + 2);
+  EXPECT_THAT(world.Refusal().message, HasSubstr("w1: its own ranks cannot reach it: it has no local link"));
+  for (HostRecord& host : world.hosts) host.local_address = "169.254.28.12";
+  world.hosts.push_back(Host("w3", "10.0.0.3", false));
+  const auto plan = world.Make();
+  ASSERT_TRUE(plan) << plan.error().ToString();
+  EXPECT_EQ(NamesOfAggregators(*plan), "w1, w2") << "w3 has no rank";
+  EXPECT_EQ(plan->trees[1].address, "10.0.0.2");
+  EXPECT_EQ(plan->trees[1].local_address, "169.254.28.12");
+  EXPECT_THAT(HostsOf(*plan), ElementsAre("w1", "w2"));
+  EXPECT_TRUE(Sums(*plan, "w2"));
+  world.At("w1").slots_free = 0;
+  EXPECT_EQ(NamesOfAggregators(*world.Make()), "w2") << "the other can do it alone";
+}
+
+TEST(plan, workers_sum_where_the_job_asks_for_it) {
+  World world;
+  world.job.job.spec.shape = "workers";
+  for (HostRecord& host : world.hosts) host.local_address = "169.254.28.12";
+  EXPECT_EQ(NamesOfAggregators(*world.Make()), "w1, w2");
 }
 
 TEST(plan, rank_goes_by_the_interface_in_the_aggregators_network) {

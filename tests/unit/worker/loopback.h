@@ -11,6 +11,7 @@
 #include <random>
 #include <vector>
 
+#include "traffic/partition.h"
 #include "traffic/traffic.h"
 
 namespace mlnet::worker {
@@ -19,6 +20,7 @@ struct LoopbackShape {
   uint32_t blocks = MLNET_BLOCKS_MAX;
   uint32_t slots = 8;
   size_t small_bytes = 0;
+  std::vector<uint32_t> weights{1};  // of the trees
   uint64_t seed = 1;
 };
 
@@ -29,16 +31,21 @@ class Loopback {
   /// Runs the collective that rank r calls as specs[r]. Gives the packets of all streams.
   uint64_t Run(const std::vector<CollectiveSpec>& specs) {
     counters_.resize(specs.size());
-    std::vector<std::unique_ptr<Traffic>> traffics;
+    packets_ = payload_bytes_ = 0;
+    std::vector<Traffics> by_part;
     for (size_t r = 0; r < specs.size(); ++r) {
       counters_[r] = std::make_unique<Counters>();
-      traffics.push_back(MakeTraffic(specs[r],
-                                     {static_cast<int>(r), static_cast<int>(specs.size()), shape_.blocks,
-                                      shape_.slots, shape_.small_bytes, r * 77 + 1},
-                                     *counters_[r]));
+      CollectiveSpec spec = specs[r];
+      const int ranks = static_cast<int>(specs.size());
+      spec.is_in_rank_order = IsSmallSum(spec, ranks, shape_.small_bytes);
+      const auto parts = Partition(spec, shape_.weights, shape_.blocks, shape_.seed);
+      by_part.resize(parts.size());
+      for (size_t p = 0; p < parts.size(); ++p) {
+        const JobShape job{static_cast<int>(r), ranks, shape_.blocks, shape_.slots, r * 77 + 1};
+        by_part[p].push_back(MakeTraffic(parts[p].spec, job, *counters_[r]));
+      }
     }
-    packets_ = payload_bytes_ = 0;
-    RunTraffics(traffics);
+    for (Traffics& traffics : by_part) RunTraffics(traffics);
     return packets_;
   }
   const Counters& counters(size_t rank) const { return *counters_[rank]; }

@@ -15,10 +15,11 @@ EngineConfig Config(int rank) {
   EngineConfig config;
   config.job = 0x1234;
   config.epoch = 7;
-  config.child = static_cast<uint8_t>(rank + 10);
   config.rank = rank;
   config.world_size = 4;
-  config.pools[2] = {true, 3, 0, 0};
+  config.trees[0].tree = 3;
+  config.trees[0].child = static_cast<uint8_t>(rank + 10);
+  config.trees[0].pools[2] = {true, 3, 0, 0};
   return config;
 }
 
@@ -30,7 +31,8 @@ struct Made {
 std::unique_ptr<Made> Make(int rank, CollectiveSpec spec, uint64_t first_seq) {
   auto made = std::make_unique<Made>();
   spec.traffic_class = 2;
-  made->collective.spec = spec;
+  made->collective.call = std::make_shared<Call>();
+  made->collective.call->spec = spec;
   made->collective.traffic = MakeTraffic(spec, {.rank = rank, .world_size = 4, .slots = 8}, made->counters);
   made->collective.fingerprint = Fingerprint(spec);
   made->collective.first_seq = first_seq;
@@ -59,7 +61,8 @@ struct Built {
 };
 
 Built Build(int rank, const Collective& collective, uint64_t packet, bool is_retry) {
-  const Packetizer packetizer(Config(rank));
+  const EngineConfig config = Config(rank);
+  const Packetizer packetizer(config, config.trees[0]);
   Built built;
   built.bytes.resize(Packetizer::Bytes(collective, packet, is_retry));
   packetizer.Build(collective, 0, packet, is_retry, built.bytes);
@@ -67,6 +70,7 @@ Built Build(int rank, const Collective& collective, uint64_t packet, bool is_ret
   EXPECT_TRUE(wire::Verify(built.view));
   EXPECT_EQ(built.view.header.job, 0x1234);
   EXPECT_EQ(built.view.header.epoch, 7);
+  EXPECT_EQ(built.view.header.tree, 3);
   EXPECT_EQ(built.view.header.class_stream, 2);
   EXPECT_EQ(built.view.header.child, rank + 10);
   EXPECT_EQ(built.view.header.fingerprint, collective.fingerprint);

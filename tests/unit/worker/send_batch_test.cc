@@ -10,7 +10,7 @@ namespace mlnet::worker {
 namespace {
 
 struct Sent {
-  int traffic_class;
+  size_t flow;
   size_t bytes;
   size_t packet_bytes;
   bool operator==(const Sent&) const = default;
@@ -18,8 +18,8 @@ struct Sent {
 
 class Recorder final : public Transport {
  public:
-  Result<void> Send(int traffic_class, std::span<const std::byte> packets, size_t packet_bytes) override {
-    sent.push_back({traffic_class, packets.size(), packet_bytes});
+  Result<void> Send(size_t flow, std::span<const std::byte> packets, size_t packet_bytes) override {
+    sent.push_back({flow, packets.size(), packet_bytes});
     if (is_broken) return Err(ErrorCode::kSystem, "no route");
     return {};
   }

@@ -35,8 +35,8 @@ class UdpTransportTest : public testing::Test {
     const int on = 1;
     ::setsockopt(receiver_.get(), IPPROTO_IP, IP_RECVTOS, &on, sizeof(on));
     EngineConfig config;
-    config.pools[0].is_open = config.pools[5].is_open = true;
-    auto opened = UdpTransport::Open({"127.0.0.1", "127.0.0.1", ntohs(address.sin_port)}, config, Inbox{});
+    config.trees[0].pools[0].is_open = config.trees[0].pools[5].is_open = true;
+    auto opened = UdpTransport::Open({{"127.0.0.1", "127.0.0.1", ntohs(address.sin_port)}}, config, Inbox{});
     ASSERT_TRUE(opened.has_value()) << opened.error().ToString();
     transport_ = std::move(*opened);
   }

@@ -10,8 +10,12 @@
 namespace mlnet::worker {
 namespace {
 
+// Between the pieces of the ranks in a gathered result.
+size_t StrideOf(const CollectiveSpec& spec) { return spec.gather_stride != 0 ? spec.gather_stride : spec.count; }
+
 size_t ResultBytes(const CollectiveSpec& spec, const JobShape& job) {
-  return IsGather(spec.kind) ? spec.count * static_cast<size_t>(job.world_size) : spec.count;
+  if (!IsGather(spec.kind)) return spec.count;
+  return StrideOf(spec) * static_cast<size_t>(job.world_size - 1) + spec.count;
 }
 
 CollectiveSpec GatherOf(const CollectiveSpec& spec, std::byte* out) {
@@ -73,7 +77,7 @@ uint8_t ByteTraffic::Fill(uint64_t packet, bool, std::span<uint64_t> words, uint
 
 void ByteTraffic::Take(uint64_t packet, const mlnet_cell& cell) {
   const Piece piece = PieceOf(packet);
-  const size_t base = IsGather(spec_.kind) && piece.owner > 0 ? static_cast<size_t>(piece.owner) * spec_.count : 0;
+  const size_t base = IsGather(spec_.kind) && piece.owner > 0 ? static_cast<size_t>(piece.owner) * StrideOf(spec_) : 0;
   window_.Write(base + piece.offset, piece.bytes, cell.w);
 }
 

@@ -144,7 +144,7 @@ bool FloatTraffic::FillLanes(uint64_t data_packet, bool is_retry, std::span<uint
   const PacketExps& common = CommonOf(data_packet);
   std::optional<Dither> dither;
   if (spec_.is_stochastic && format_.bits < 32) {
-    const uint64_t first = data_packet * packet_elements_;
+    const uint64_t first = spec_.element_base + data_packet * packet_elements_;
     dither = Dither{static_cast<uint32_t>(job_.seed ^ (first >> 32) * 0x9e3779b97f4a7c15ULL),
                     static_cast<uint32_t>(first)};
   }

@@ -28,13 +28,16 @@ void Window::Write(size_t first, size_t count, const void* units) const {
               static_cast<const std::byte*>(units) + (from - first) * unit_bytes_, (to - from) * unit_bytes_);
 }
 
+bool IsSmallSum(const CollectiveSpec& spec, int world_size, size_t small_bytes) {
+  return IsReduction(spec.kind) && IsFloat(spec.dtype) && spec.op == ReduceOp::kSum && spec.count > 0 &&
+         spec.wire == WireType::kInt32 && spec.keeps_small &&
+         spec.count * SizeOf(spec.dtype) * static_cast<size_t>(world_size) <= small_bytes;
+}
+
 std::unique_ptr<Traffic> MakeTraffic(const CollectiveSpec& spec, const JobShape& job, Counters& counters) {
   if (!IsReduction(spec.kind) || spec.count == 0) return std::make_unique<ByteTraffic>(spec, job);
   if (!IsFloat(spec.dtype) || spec.op != ReduceOp::kSum) return std::make_unique<LaneTraffic>(spec, job);
-  const size_t bytes = spec.count * SizeOf(spec.dtype);
-  if (spec.wire == WireType::kInt32 && spec.keeps_small && bytes * static_cast<size_t>(job.world_size) <= job.small_bytes) {
-    return std::make_unique<RankOrderTraffic>(spec, job);
-  }
+  if (spec.is_in_rank_order) return std::make_unique<RankOrderTraffic>(spec, job);
   return std::make_unique<FloatTraffic>(spec, job, counters);
 }
 

@@ -27,7 +27,6 @@ struct JobShape {
   int world_size = 1;
   uint32_t blocks = MLNET_BLOCKS_MAX;  // of a full packet
   uint32_t slots = 1;                  // P of the class
-  size_t small_bytes = 0;
   uint64_t seed = 0;  // of stochastic rounding: different for each rank and collective
 };
 
@@ -66,7 +65,10 @@ class Traffic {
   uint64_t packets_ = 1;
 };
 
-/// The traffic of a call. `counters` outlives it.
+/// Whether the ranks add this sum of floats in their order (JoinOptions::small_bytes).
+bool IsSmallSum(const CollectiveSpec& spec, int world_size, size_t small_bytes);
+
+/// The traffic of a call or of a part of it. `counters` outlives it.
 std::unique_ptr<Traffic> MakeTraffic(const CollectiveSpec& spec, const JobShape& job, Counters& counters);
 
 /// Words of whole blocks that hold `bytes`.

@@ -19,9 +19,9 @@ class Transport {
  public:
   virtual ~Transport() = default;
 
-  /// Packets of one class laid end to end, all `packet_bytes` long but the last, which may be shorter.
+  /// Packets of one flow (FlowOf) laid end to end, all `packet_bytes` long but the last, which may be shorter.
   /// A packet that the kernel has no room for is lost like any other.
-  virtual Result<void> Send(int traffic_class, std::span<const std::byte> packets, size_t packet_bytes) = 0;
+  virtual Result<void> Send(size_t flow, std::span<const std::byte> packets, size_t packet_bytes) = 0;
   /// The job's inbox on this host; written by the XDP program at any time.
   virtual const mlnet_cell* Cells() const = 0;
   /// Takes the oldest notice for this rank; false when there is none.

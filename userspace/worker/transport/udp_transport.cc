@@ -32,22 +32,25 @@ Result<sockaddr_in> Address(const std::string& text, uint16_t port) {
 
 }  // namespace
 
-Result<std::unique_ptr<UdpTransport>> UdpTransport::Open(const UdpEndpoints& endpoints,
+Result<std::unique_ptr<UdpTransport>> UdpTransport::Open(const std::vector<UdpEndpoints>& endpoints,
                                                          const EngineConfig& config, Inbox inbox) {
-  std::unique_ptr<UdpTransport> transport(new UdpTransport(endpoints, std::move(inbox)));
-  for (size_t c = 0; c < config.pools.size(); ++c) {
-    if (!config.pools[c].is_open) continue;
-    if (auto opened = transport->OpenSocket(static_cast<int>(c)); !opened) {
-      return tl::make_unexpected(opened.error());
+  std::unique_ptr<UdpTransport> transport(new UdpTransport(std::move(inbox)));
+  transport->flows_.resize(FlowOf(config.trees.size(), 0));
+  for (size_t tree = 0; tree < config.trees.size(); ++tree) {
+    for (int c = 0; c < MLNET_CLASSES_MAX; ++c) {
+      if (!config.trees[tree].pools[static_cast<size_t>(c)].is_open) continue;
+      auto flow = OpenFlow(endpoints[tree], c);
+      if (!flow) return tl::make_unexpected(flow.error());
+      transport->flows_[FlowOf(tree, c)] = std::move(*flow);
     }
   }
   return transport;
 }
 
-Result<void> UdpTransport::OpenSocket(int traffic_class) {
-  auto local = Address(endpoints_.local_address, 0);
+Result<UdpTransport::Flow> UdpTransport::OpenFlow(const UdpEndpoints& endpoints, int traffic_class) {
+  auto local = Address(endpoints.local_address, 0);
   if (!local) return tl::make_unexpected(local.error());
-  auto remote = Address(endpoints_.aggregator_address, endpoints_.port);
+  auto remote = Address(endpoints.aggregator_address, endpoints.port);
   if (!remote) return tl::make_unexpected(remote.error());
   Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket) return tl::make_unexpected(ErrnoError("socket(UDP)", errno));
@@ -60,32 +63,29 @@ Result<void> UdpTransport::OpenSocket(int traffic_class) {
     return tl::make_unexpected(ErrnoError("set options of the data socket", errno));
   }
   if (::bind(fd, reinterpret_cast<const sockaddr*>(&*local), sizeof(*local)) != 0) {
-    return tl::make_unexpected(ErrnoError("bind the data socket to " + endpoints_.local_address, errno));
+    return tl::make_unexpected(ErrnoError("bind the data socket to " + endpoints.local_address, errno));
   }
   if (::connect(fd, reinterpret_cast<const sockaddr*>(&*remote), sizeof(*remote)) != 0) {
     return tl::make_unexpected(
-        ErrnoError("connect to the aggregator at " + endpoints_.aggregator_address, errno));
+        ErrnoError("connect to the aggregator at " + endpoints.aggregator_address, errno));
   }
-  sockets_[static_cast<size_t>(traffic_class)] = std::move(socket);
-  return {};
+  return Flow{std::move(socket), endpoints.aggregator_address + ":" + std::to_string(endpoints.port)};
 }
 
-Result<void> UdpTransport::Send(int traffic_class, std::span<const std::byte> packets, size_t packet_bytes) {
-  const int socket = sockets_[static_cast<size_t>(traffic_class)].get();
-  if (!has_gso_) return SendOneByOne(socket, packets, packet_bytes);
-  return SendBatch(socket, packets, packet_bytes);
+Result<void> UdpTransport::Send(size_t flow, std::span<const std::byte> packets, size_t packet_bytes) {
+  if (!has_gso_) return SendOneByOne(flows_[flow], packets, packet_bytes);
+  return SendBatch(flows_[flow], packets, packet_bytes);
 }
 
-Error UdpTransport::SendError(int error_number) const {
-  const std::string peer = endpoints_.aggregator_address + ":" + std::to_string(endpoints_.port);
+Error UdpTransport::SendError(const Flow& flow, int error_number) {
   if (error_number == ECONNREFUSED) {
-    return {ErrorCode::kUnavailable, peer + " answers 'port unreachable': no mlnet program is attached there",
+    return {ErrorCode::kUnavailable, flow.peer + " answers 'port unreachable': no mlnet program is attached there",
             "mlnetctl iface attach on the aggregator"};
   }
-  return ErrnoError("send to " + peer, error_number);
+  return ErrnoError("send to " + flow.peer, error_number);
 }
 
-Result<void> UdpTransport::SendBatch(int socket, std::span<const std::byte> packets, size_t packet_bytes) {
+Result<void> UdpTransport::SendBatch(const Flow& flow, std::span<const std::byte> packets, size_t packet_bytes) {
   iovec vector{const_cast<std::byte*>(packets.data()), packets.size()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(uint16_t))> control{};
   msghdr message{};
@@ -103,17 +103,17 @@ Result<void> UdpTransport::SendBatch(int socket, std::span<const std::byte> pack
   }
   Result<void> outcome;
   for (int attempt = 0; attempt < 3; ++attempt) {
-    if (::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return outcome;
+    if (::sendmsg(flow.socket.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return outcome;
     const int error_number = errno;
-    outcome = tl::make_unexpected(SendError(error_number));
+    outcome = tl::make_unexpected(SendError(flow, error_number));
     if (error_number == EAGAIN) {
-      pollfd writable{socket, POLLOUT, 0};
+      pollfd writable{flow.socket.get(), POLLOUT, 0};
       ::poll(&writable, 1, kFullPatienceMs);
     } else if ((error_number == EINVAL || error_number == EIO) && message.msg_control != nullptr) {
       has_gso_ = false;
       std::fprintf(stderr, "mlnet: UDP GSO refused (%s); sending packet by packet\n",
                    std::strerror(error_number));
-      return SendOneByOne(socket, packets, packet_bytes);
+      return SendOneByOne(flow, packets, packet_bytes);
     } else if (error_number != ECONNREFUSED && error_number != EINTR) {
       return outcome;
     }  // ECONNREFUSED tells of an earlier packet; this one was not sent yet
@@ -121,7 +121,7 @@ Result<void> UdpTransport::SendBatch(int socket, std::span<const std::byte> pack
   return outcome;
 }
 
-Result<void> UdpTransport::SendOneByOne(int socket, std::span<const std::byte> packets, size_t packet_bytes) {
+Result<void> UdpTransport::SendOneByOne(const Flow& flow, std::span<const std::byte> packets, size_t packet_bytes) {
   std::array<iovec, kBatchPacketsMax> vectors{};
   std::array<mmsghdr, kBatchPacketsMax> messages{};
   unsigned count = 0;
@@ -134,14 +134,14 @@ Result<void> UdpTransport::SendOneByOne(int socket, std::span<const std::byte> p
   Result<void> outcome;
   int failures = 0;
   for (unsigned sent = 0; sent < count && failures < 3;) {
-    const int n = ::sendmmsg(socket, &messages[sent], count - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const int n = ::sendmmsg(flow.socket.get(), &messages[sent], count - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n > 0) {
       sent += static_cast<unsigned>(n);
       continue;
     }
-    outcome = tl::make_unexpected(SendError(errno));
+    outcome = tl::make_unexpected(SendError(flow, errno));
     ++failures;
-    pollfd writable{socket, POLLOUT, 0};
+    pollfd writable{flow.socket.get(), POLLOUT, 0};
     if (errno == EAGAIN) ::poll(&writable, 1, kFullPatienceMs);
   }
   return outcome;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transport over UDP sockets and the mapped inbox: one socket a class (its DSCP), packets handed over
+// Transport over UDP sockets and the mapped inbox: one socket a flow (its aggregator, its DSCP), packets handed over
 // by the batch as UDP GSO. Nothing is ever received on the sockets: results arrive in the inbox.
 #pragma once
 
 #include <array>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/fd.h"
 #include "config.h"
@@ -14,6 +15,7 @@
 
 namespace mlnet::worker {
 
+/// Of one tree.
 struct UdpEndpoints {
   std::string local_address;  // IPv4
   std::string aggregator_address;
@@ -22,27 +24,30 @@ struct UdpEndpoints {
 
 class UdpTransport final : public Transport {
  public:
-  /// Opens a socket for each open pool of `config`.
-  static Result<std::unique_ptr<UdpTransport>> Open(const UdpEndpoints& endpoints, const EngineConfig& config,
-                                                    Inbox inbox);
+  /// Opens a socket for each open pool of `config`; `endpoints` by tree.
+  static Result<std::unique_ptr<UdpTransport>> Open(const std::vector<UdpEndpoints>& endpoints,
+                                                    const EngineConfig& config, Inbox inbox);
 
-  Result<void> Send(int traffic_class, std::span<const std::byte> packets, size_t packet_bytes) override;
+  Result<void> Send(size_t flow, std::span<const std::byte> packets, size_t packet_bytes) override;
   const mlnet_cell* Cells() const override { return inbox_.cells(); }
   bool NextNotice(mlnet_notice& notice) override { return inbox_.NextNotice(notice); }
   Inbox& inbox() { return inbox_; }
 
  private:
-  UdpTransport(UdpEndpoints endpoints, Inbox inbox)
-      : endpoints_(std::move(endpoints)), inbox_(std::move(inbox)) {}
+  struct Flow {
+    Fd socket;
+    std::string peer;  // "10.77.0.5:28012"
+  };
 
-  Result<void> OpenSocket(int traffic_class);
-  Result<void> SendBatch(int socket, std::span<const std::byte> packets, size_t packet_bytes);
-  Result<void> SendOneByOne(int socket, std::span<const std::byte> packets, size_t packet_bytes);
-  Error SendError(int error_number) const;
+  explicit UdpTransport(Inbox inbox) : inbox_(std::move(inbox)) {}
 
-  UdpEndpoints endpoints_;
+  static Result<Flow> OpenFlow(const UdpEndpoints& endpoints, int traffic_class);
+  Result<void> SendBatch(const Flow& flow, std::span<const std::byte> packets, size_t packet_bytes);
+  Result<void> SendOneByOne(const Flow& flow, std::span<const std::byte> packets, size_t packet_bytes);
+  static Error SendError(const Flow& flow, int error_number);
+
   Inbox inbox_;
-  std::array<Fd, MLNET_CLASSES_MAX> sockets_;
+  std::vector<Flow> flows_;  // by FlowOf
   bool has_gso_ = true;
 };
 

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "datapath/local_link.h"
+
+#include <arpa/inet.h>
+#include <linux/if_link.h>
+#include <linux/neighbour.h>
+#include <linux/veth.h>
+#include <net/if.h>
+
+#include <array>
+#include <functional>
+#include <utility>
+
+#include "datapath/netdev.h"
+#include "datapath/netlink.h"
+
+namespace mlnet::datapath {
+namespace {
+
+Result<void> MakePair(int mtu) {
+  NetlinkRequest request(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL);
+  nlmsghdr* header = request.header();
+  request.Put<ifinfomsg>().ifi_family = AF_UNSPEC;
+  mnl_attr_put_strz(header, IFLA_IFNAME, kLocalLinkOuter);
+  mnl_attr_put_u32(header, IFLA_MTU, static_cast<uint32_t>(mtu));
+  nlattr* info = mnl_attr_nest_start(header, IFLA_LINKINFO);
+  mnl_attr_put_strz(header, IFLA_INFO_KIND, "veth");
+  nlattr* data = mnl_attr_nest_start(header, IFLA_INFO_DATA);
+  nlattr* peer = mnl_attr_nest_start(header, VETH_INFO_PEER);
+  request.Put<ifinfomsg>().ifi_family = AF_UNSPEC;
+  mnl_attr_put_strz(header, IFLA_IFNAME, kLocalLinkInner);
+  mnl_attr_put_u32(header, IFLA_MTU, static_cast<uint32_t>(mtu));
+  mnl_attr_nest_end(header, peer);
+  mnl_attr_nest_end(header, data);
+  mnl_attr_nest_end(header, info);
+  return request.Send(std::string("create the veth pair ") + kLocalLinkOuter + ", " + kLocalLinkInner);
+}
+
+Result<void> SetUp(int ifindex) {
+  NetlinkRequest request(RTM_NEWLINK, 0);
+  auto& link = request.Put<ifinfomsg>();
+  link.ifi_index = ifindex;
+  link.ifi_flags = link.ifi_change = IFF_UP;
+  // No IPv6 chatter on it.
+  nlattr* spec = mnl_attr_nest_start(request.header(), IFLA_AF_SPEC);
+  nlattr* inet6 = mnl_attr_nest_start(request.header(), AF_INET6);
+  mnl_attr_put_u8(request.header(), IFLA_INET6_ADDR_GEN_MODE, IN6_ADDR_GEN_MODE_NONE);
+  mnl_attr_nest_end(request.header(), inet6);
+  mnl_attr_nest_end(request.header(), spec);
+  return request.Send("bring the local link up");
+}
+
+Result<void> AddNeighbour(int ifindex, in_addr address, const std::array<uint8_t, 6>& mac) {
+  NetlinkRequest request(RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE);
+  auto& neighbour = request.Put<ndmsg>();
+  neighbour.ndm_family = AF_INET;
+  neighbour.ndm_ifindex = ifindex;
+  neighbour.ndm_state = NUD_PERMANENT;
+  mnl_attr_put_u32(request.header(), NDA_DST, address.s_addr);
+  mnl_attr_put(request.header(), NDA_LLADDR, mac.size(), mac.data());
+  return request.Send("add the neighbour of the local link");
+}
+
+Result<void> AddRoute(int ifindex, in_addr address) {
+  NetlinkRequest request(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE);
+  auto& route = request.Put<rtmsg>();
+  route.rtm_family = AF_INET;
+  route.rtm_dst_len = 32;
+  route.rtm_table = RT_TABLE_MAIN;
+  route.rtm_protocol = RTPROT_STATIC;
+  route.rtm_scope = RT_SCOPE_LINK;
+  route.rtm_type = RTN_UNICAST;
+  mnl_attr_put_u32(request.header(), RTA_DST, address.s_addr);
+  mnl_attr_put_u32(request.header(), RTA_OIF, static_cast<uint32_t>(ifindex));
+  return request.Send("route the local address to the local link");
+}
+
+Result<void> Remove(int ifindex) {
+  NetlinkRequest request(RTM_DELLINK, 0);
+  request.Put<ifinfomsg>().ifi_index = ifindex;
+  return request.Send("remove the local link");
+}
+
+// What a daemon that was killed left behind. Only a veth of that name is taken for ours.
+Result<void> RemoveLeftover() {
+  const auto old = ReadNetdev(kLocalLinkOuter);
+  if (!old) return {};
+  if (old->driver == "veth" && ReadNetdev(kLocalLinkInner)) return Remove(old->ifindex);
+  return Err(ErrorCode::kConflict, std::string("there is an interface ") + kLocalLinkOuter + " that is not mlnetd's",
+             "rename it, or set datapath.local_address = \"\" to go without a local link");
+}
+
+}  // namespace
+
+Result<LocalLink> LocalLink::Create(const std::string& address, int mtu) {
+  in_addr local{};
+  if (inet_pton(AF_INET, address.c_str(), &local) != 1) {
+    return Err(ErrorCode::kInvalidArgument, "local_address '" + address + "' is no IPv4 address");
+  }
+  if (auto ok = RemoveLeftover(); !ok) return tl::make_unexpected(ok.error());
+  if (auto ok = MakePair(mtu); !ok) return tl::make_unexpected(ok.error());
+  const auto outer = ReadNetdev(kLocalLinkOuter), inner = ReadNetdev(kLocalLinkInner);
+  if (!outer) return tl::make_unexpected(outer.error());
+  LocalLink link(outer->ifindex);
+  if (!inner) return tl::make_unexpected(inner.error());
+  const std::function<Result<void>()> steps[] = {[&] { return SetUp(outer->ifindex); }, [&] { return SetUp(inner->ifindex); },
+                                                 [&] { return AddRoute(outer->ifindex, local); },
+                                                 [&] { return AddNeighbour(outer->ifindex, local, inner->mac); }};
+  for (const auto& step : steps) {
+    if (auto ok = step(); !ok) return tl::make_unexpected(ok.error());
+  }
+  return link;
+}
+
+LocalLink::~LocalLink() {
+  if (outer_ifindex_ != 0) (void)Remove(outer_ifindex_);
+}
+
+}  // namespace mlnet::datapath
