@@ -15,6 +15,7 @@
 #include "emit.bpf.h"
 #include "deliver.bpf.h"
 #include "event.bpf.h"
+#include "inner.bpf.h"
 #include "../lib/finish.bpf.h"
 
 const volatile struct mlnet_cfg ml_cfg = {
@@ -170,30 +171,6 @@ static __always_inline enum mlnet_verdict emit(struct xdp_md *ctx, const struct 
 	}
 }
 
-/* A seq's slot and words. */
-struct place {
-	struct mlnet_slot *slot;
-	struct mlnet_words *words;
-	__u64 slots;
-	__u32 set_index;
-};
-
-/* Where the packet's seq has its slot and words; 0: there is no such pool. */
-static __always_inline int place_find(const struct pkt *p, const struct mlnet_node *node, struct place *place)
-{
-	const struct mlnet_pool *pool = &node->pools[masked(p->class_stream, MLNET_POOLS_MAX - 1)];
-	__u32 log2_slots = pool->log2_slots & 31, words_id = pool->words_id;
-	__u32 index = p->seq & ((1ULL << log2_slots) - 1), set_index = (p->seq >> log2_slots) & 1;
-	__u32 slot_key = pool->slot_base + index, words_key = index * 2 + set_index;
-	void *words_map = bpf_map_lookup_elem(&ml_words, &words_id);
-
-	place->slot = bpf_map_lookup_elem(&ml_slots, &slot_key);
-	place->words = words_map ? bpf_map_lookup_elem(words_map, &words_key) : NULL;
-	place->set_index = set_index;
-	place->slots = 1ULL << log2_slots;
-	return place->slot && place->words;
-}
-
 static __always_inline enum mlnet_verdict contribution(struct xdp_md *ctx, struct pkt *p,
 						       const struct mlnet_node *node)
 {
@@ -226,74 +203,6 @@ static __always_inline enum mlnet_verdict contribution(struct xdp_md *ctx, struc
 	if (is_sampled && verdict >= MLNET_V_SUM_FIRST && verdict <= MLNET_V_SUM_COMPLETE_UNSENT)
 		link_sample(link, now_ns, lag_ns);
 	return emit(ctx, p, node, &t, &reply, verdict);
-}
-
-/* The result of a partial sum that this node sent up: kept for its children. 1: it was not here yet. Lock held. */
-static __always_inline int set_take_result(struct mlnet_set *set, struct mlnet_words *words, const struct pkt *p,
-					   const struct mlnet_node *node, const struct trailer_words *t, __u64 sum)
-{
-	if (!set_holds(set, p->epoch, p->seq) || !set_matches(set, p) ||
-	    (set->state != MLNET_SET_COMPLETE && set->state != MLNET_SET_UNSENT))
-		return 0;
-	set->state = MLNET_SET_RESULT;
-	if (!node->n_fan) /* all children read the inbox of this host */
-		return 1;
-	words_add(words, p, 1);
-	set->check = sum;
-	set->weight = t->weight;
-	set->flags = p->flags;
-	set->has_words = !!p->blocks;
-	st64(set->exps, t->e0);
-	st64(set->exps + 8, t->e1);
-	st48(set->exps + 16, t->e2);
-	return 1;
-}
-
-/* What comes down to an inner node: into the own inbox, then on to the children. */
-static __always_inline enum mlnet_verdict result_from_above(struct xdp_md *ctx, const struct pkt *p,
-							    const struct mlnet_node *node,
-							    const struct trailer_words *t, __u64 sum)
-{
-	int is_multicast = (p->daddr_be & bpf_htonl(0xf0000000)) == bpf_htonl(0xe0000000), is_first;
-	enum mlnet_verdict verdict = MLNET_V_DROP_RESULT_OLD;
-	struct place place;
-
-	if (p->words && !p->blocks)
-		return MLNET_V_DROP_MALFORMED;
-	if (!place_find(p, node, &place))
-		return MLNET_V_DROP_NO_POOL;
-	bpf_spin_lock(&place.slot->lock);
-	is_first = set_take_result(&place.slot->set[place.set_index], place.words, p, node, t, sum);
-	bpf_spin_unlock(&place.slot->lock);
-	if (node->flags & MLNET_NODE_DELIVER)
-		verdict = result_deliver(p, node, t);
-	/* A multicast result has reached the child hosts as well. */
-	return is_first && node->n_fan && !is_multicast ? result_send_down(ctx, p, node) : verdict;
-}
-
-/* HELD, BUSY, RESEND or MISMATCH for the partial sum: to the ranks of this host; other hosts ask again by themselves. */
-static __always_inline enum mlnet_verdict reply_from_above(const struct pkt *p, const struct mlnet_node *node,
-							   const struct trailer_words *t)
-{
-	struct mlnet_notice notice = notice_of(p, t, MLNET_CHILD_ALL);
-	struct mlnet_set *set;
-	struct place place;
-
-	if (!place_find(p, node, &place))
-		return MLNET_V_DROP_NO_POOL;
-	if (p->type == MLNET_T_RESEND) {
-		bpf_spin_lock(&place.slot->lock);
-		set = &place.slot->set[place.set_index];
-		if (set_holds(set, p->epoch, p->seq) && set->state == MLNET_SET_COMPLETE)
-			set->state = MLNET_SET_UNSENT;
-		bpf_spin_unlock(&place.slot->lock);
-	}
-	for (__u32 local = 0; local < MLNET_CHILDREN_MAX; local++) {
-		if (local >= node->n_local)
-			break;
-		notice_send(node, local, &notice);
-	}
-	return MLNET_V_NOTICE_DOWN;
 }
 
 static __always_inline enum mlnet_verdict from_parent(struct xdp_md *ctx, const struct pkt *p,

@@ -76,7 +76,7 @@ TEST(Trees, ranks_of_one_host_need_no_wire) {
 TEST(Trees, one_packet_a_host_leaves_for_all_of_its_ranks) {
   for (const std::string loss : {"0", "1"}) {
     const Lab lab({"--workers", "2", "--aggregators", "1", "--loss", loss});
-    const Json result = Perf(lab, {"--counts", "1000003", "--iters", "2", "--warmup", "0", "--ranks-per-host", "8"});
+    const Json result = Perf(lab, {"--counts", "1000003", "--dtype", "int32", "--iters", "2", "--warmup", "0", "--ranks-per-host", "8"});
     EXPECT_EQ(result["rows"][0]["ranks"], 16);
     // What came to the aggregator: two collectives of two hosts, 4 bytes an element and headers, once for 8 ranks.
     const double bytes = Stats(lab, "a1")["bytes_in"].get<double>(), once = 2.0 * 2 * 4 * 1000003;
