@@ -77,6 +77,7 @@ class Cluster::Rank final : public worker::Transport, public worker::ControlSink
 Cluster::Cluster(const ClusterOptions& options)
     : options_(options),
       num_hosts_(options.hosts > 0 ? options.hosts : options.ranks),
+      shape_({options.ranks, num_hosts_, options.racks, options.workers_sum, options.combines}),
       network_(options.faults, options.seed) {
   static uint16_t last_job = 0;
   job_ = ++last_job;
@@ -98,7 +99,7 @@ Cluster::Cluster(const ClusterOptions& options)
     EXPECT_TRUE(inbox.has_value()) << inbox.error().ToString();
     config.rank = r;
     for (int t = 0; t < options_.trees; ++t) {
-      config.trees[static_cast<size_t>(t)].child = static_cast<uint8_t>(ChildOf(r, t));
+      config.trees[static_cast<size_t>(t)].child = static_cast<uint8_t>(shape_.ChildIndexOf(r, t));
     }
     ranks_.push_back(std::make_unique<Rank>(*this, r, std::move(*inbox), config));
   }
@@ -124,59 +125,34 @@ worker::TreeConfig Cluster::TreeOf(int tree) const {
   return config;
 }
 
-std::vector<int> Cluster::RanksOf(int host) const {
-  std::vector<int> ranks;
-  for (int r = host; r < options_.ranks && host < num_hosts_; r += num_hosts_) ranks.push_back(r);
-  return ranks;
-}
-
-bool Cluster::IsInner(int host, int tree) const {
-  return options_.combines && host != RootOf(tree) && RanksOf(host).size() > 1;
-}
-
-std::vector<Cluster::Child> Cluster::RootChildren(int tree) const {
-  std::vector<Child> children;
-  for (int h = 0; h < num_hosts_; ++h) {
-    if (IsInner(h, tree)) children.push_back({-1, h});
-    else for (const int r : RanksOf(h)) children.push_back({r, h});
-  }
-  return children;
-}
-
-int Cluster::ChildOf(int rank, int tree) const {
-  const int host = HostOf(rank);
-  if (IsInner(host, tree)) return rank / num_hosts_;
-  const auto children = RootChildren(tree);
-  return static_cast<int>(std::find_if(children.begin(), children.end(), [&](const Child& c) { return c.rank == rank; }) -
-                          children.begin());
-}
-
 test::JobSpec Cluster::JobOf(int host, int tree) const {
   test::JobSpec spec;
   const int root = RootOf(tree);
-  const auto children = RootChildren(tree);
+  const bool is_node = shape_.IsNode(host, tree);
+  const int node = is_node ? host : shape_.ParentOf(host, tree);  // that the ranks here send to
   spec.job = job_;
   spec.tree = static_cast<uint8_t>(tree);
   spec.num_trees = static_cast<uint8_t>(options_.trees);
-  spec.flags = host < num_hosts_ ? MLNET_NODE_DELIVER : 0;
-  spec.aggregator_be = spec.root_be = IpOfHost(root);
+  spec.aggregator_be = IpOfHost(node);
+  spec.root_be = IpOfHost(root);
   spec.group_be = GroupIp();
-  if (IsInner(host, tree)) {
-    spec.flags |= MLNET_NODE_AGGREGATE | MLNET_NODE_INNER;
-    spec.aggregator_be = IpOfHost(host);
-    spec.up_be = IpOfHost(root);
-    spec.up_mac = MacOf(root);
+  for (const Child& child : shape_.ChildrenOf(node, tree)) spec.child_addr_be.push_back(IpOfHost(child.host));
+  if (host < num_hosts_) spec.flags = MLNET_NODE_DELIVER;
+  else spec.flags = 0;
+  if (is_node) spec.flags |= MLNET_NODE_AGGREGATE;
+  if (host == root && options_.is_multicast) spec.flags |= MLNET_NODE_MULTICAST;
+  if (is_node && host < num_hosts_) spec.local_be = LocalIp();
+  if (is_node && host != root) {
+    const int parent = shape_.ParentOf(host, tree);
+    spec.flags |= MLNET_NODE_INNER;
+    spec.up_be = IpOfHost(parent);
+    spec.up_mac = MacOf(parent);
+    spec.up_child = static_cast<uint8_t>(shape_.NodeIndexOf(host, tree));
     spec.forward_ns = 1;  // the clock of the program is not the simulator's
-    spec.up_child = static_cast<uint8_t>(
-        std::find_if(children.begin(), children.end(), [&](const Child& c) { return c.host == host; }) - children.begin());
-    for (size_t i = 0; i < RanksOf(host).size(); ++i) spec.child_addr_be.push_back(IpOfHost(host));
-  } else {
-    if (options_.is_multicast) spec.flags |= MLNET_NODE_MULTICAST;
-    for (const Child& child : children) spec.child_addr_be.push_back(IpOfHost(child.host));
   }
-  if (host == root) spec.flags |= MLNET_NODE_AGGREGATE;
-  if (host < num_hosts_ && (spec.flags & MLNET_NODE_AGGREGATE) != 0) spec.local_be = LocalIp();
-  for (const int rank : RanksOf(host)) spec.local_children.push_back(static_cast<uint8_t>(ChildOf(rank, tree)));
+  for (const int rank : shape_.RanksOf(host)) {
+    spec.local_children.push_back(static_cast<uint8_t>(shape_.ChildIndexOf(rank, tree)));
+  }
   for (const uint8_t pool : Pools()) {
     spec.open_pools.push_back(pool);
     spec.pool_log2_slots.push_back(Log2Slots(pool));
@@ -208,7 +184,7 @@ uint8_t Cluster::Log2Slots(uint8_t pool) const {
 // The state that a job which has run since seq 0 would have left just before first_seq.
 void Cluster::SetUpSlots() {
   if (options_.first_seq == 0) return;
-  EXPECT_FALSE(options_.combines) << "slots of inner nodes are not set up";
+  EXPECT_FALSE(options_.combines || options_.racks > 0) << "slots of inner nodes are not set up";
   const uint64_t members = options_.ranks == 64 ? ~0ULL : (1ULL << options_.ranks) - 1;
   for (const uint8_t pool : Pools()) {
     const uint64_t slots = 1ULL << Log2Slots(pool);
@@ -248,7 +224,7 @@ mlnet_stats Cluster::RootStats(int tree) { return hosts_[static_cast<size_t>(Roo
 void Cluster::Kill(int rank) { ranks_[static_cast<size_t>(rank)]->is_dead = true; }
 
 void Cluster::SendUp(int rank, int tree, std::span<const std::byte> packet) {
-  const int from = HostOf(rank), to = IsInner(from, tree) ? from : RootOf(tree);
+  const int from = HostOf(rank), to = shape_.NodeOf(rank, tree);
   test::Frame addresses;
   addresses.saddr_be = IpOfHost(from);
   addresses.daddr_be = from == to ? LocalIp() : IpOfHost(to);
@@ -282,8 +258,9 @@ void Cluster::Forward(int from, const test::Bytes& frame) {
 }
 
 void Cluster::ForwardCopies(int from, const test::RunResult& run) {
-  const int copies = from < num_hosts_ ? num_hosts_ - 1 : num_hosts_;  // of a root
-  for (int copy = 0; copy < copies; ++copy) {
+  mlnet_fan_meta meta;
+  std::memcpy(&meta, run.meta.data(), sizeof(meta));
+  for (int copy = 0; copy < shape_.CopiesOf(from, meta.tree); ++copy) {
     const test::RunResult sent = hosts_[static_cast<size_t>(from)]->RunEgress(run.meta, run.frame);
     EXPECT_EQ(sent.action, XDP_PASS);
     Forward(from, sent.frame);

@@ -11,6 +11,7 @@
 #include "engine.h"
 #include "harness/bpf_host.h"
 #include "sim/network.h"
+#include "sim/tree_shape.h"
 #include "transport/inbox.h"
 
 namespace mlnet::sim {
@@ -24,6 +25,7 @@ struct ClusterOptions {
   int trees = 1;  // each with a root of its own
   bool workers_sum = false;  // roots are worker hosts, in turn; else hosts without ranks
   bool combines = false;     // hosts of several ranks are inner nodes
+  int racks = 0;             // each with a node of its own between the hosts and the root
   bool is_multicast = true;
   uint8_t log2_slots = 5;
   std::vector<uint8_t> classes{0};
@@ -72,16 +74,8 @@ class Cluster {
   void SetUpHosts();
   void SetUpSlots();
   test::JobSpec JobOf(int host, int tree) const;
-  std::vector<int> RanksOf(int host) const;
-  bool IsInner(int host, int tree) const;
-  /// Child at the root: a rank, or -1 and the inner node of a host.
-  struct Child {
-    int rank, host;
-  };
-  std::vector<Child> RootChildren(int tree) const;
-  int ChildOf(int rank, int tree) const;
   worker::TreeConfig TreeOf(int tree) const;
-  int RootOf(int tree) const { return options_.workers_sum ? tree % num_hosts_ : num_hosts_ + tree; }
+  int RootOf(int tree) const { return shape_.RootOf(tree); }
   static uint32_t IpOfHost(int host);
   std::vector<uint8_t> Pools() const;
   uint8_t Log2Slots(uint8_t pool) const;
@@ -98,6 +92,7 @@ class Cluster {
 
   ClusterOptions options_;
   int num_hosts_;
+  TreeShape shape_;
   uint64_t now_ns_ = 1'000'000;
   Network network_;
   std::vector<test::BpfHost*> hosts_;  // worker hosts, then aggregators without ranks

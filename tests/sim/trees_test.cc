@@ -152,6 +152,32 @@ TEST(TreesSim, a_rank_without_data_takes_part_in_a_partial_sum) {
   }
 }
 
+TEST(TreesSim, three_levels_under_every_fault_at_every_level) {
+  const uint64_t seed = Seed(41);
+  for (bool is_multicast : {true, false}) {
+    for (bool workers_sum : {false, true}) {
+      SCOPED_TRACE(testing::Message() << (workers_sum ? "workers" : "spare hosts") << ", "
+                                      << (is_multicast ? "multicast" : "unicast"));
+      // 3 racks of 3 hosts, some with two ranks: ranks -> host -> rack -> root.
+      Cluster cluster({.ranks = 14, .hosts = 9, .trees = workers_sum ? 3 : 1, .workers_sum = workers_sum, .combines = true,
+                       .racks = 3, .is_multicast = is_multicast, .faults = OnePercentOfAll(), .seed = seed});
+      for (int round = 0; round < 2; ++round) CheckFloats(cluster, kLarge, seed + static_cast<uint64_t>(round));
+      EXPECT_GT(cluster.Stats(0).retransmits, 0u);
+      PrintTraffic(cluster);
+    }
+  }
+}
+
+TEST(TreesSim, one_contribution_a_rack_reaches_the_root) {
+  for (bool is_multicast : {true, false}) {
+    Cluster cluster({.ranks = 12, .hosts = 12, .racks = 3, .is_multicast = is_multicast});
+    CheckFloats(cluster, kLarge, 3);
+    EXPECT_EQ(cluster.Stats(0).retransmits, 0u);
+    const mlnet_stats root = cluster.RootStats(0);
+    EXPECT_EQ(root.contributions, 3 * root.results);
+  }
+}
+
 TEST(TreesSim, a_world_beyond_64_ranks_works_through_depth) {
   Cluster cluster({.ranks = 128, .hosts = 16, .combines = true});
   CheckFloats(cluster, 3'000, 128);
