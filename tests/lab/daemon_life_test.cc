@@ -128,6 +128,36 @@ TEST(daemon_life, program_stays_attached_where_the_operator_wants_it) {
   EXPECT_FALSE(HasProgram(lab, "w1"));
 }
 
+std::string LinkOf(const DaemonLab& lab, const std::string& iface) {
+  return Shell("ip -n " + lab.Netns("w1") + " -o link show " + iface + " 2>&1").output;
+}
+
+TEST(daemon_life, local_link_lives_as_long_as_the_daemon_and_is_replaced_after_a_crash) {
+  DaemonLab lab({"w1"});
+  ASSERT_NO_FATAL_FAILURE(lab.Start("w1"));
+  const std::string first = LinkOf(lab, "mlnet0");
+  EXPECT_THAT(first, HasSubstr("xdp"));
+  EXPECT_THAT(LinkOf(lab, "mlnet1"), HasSubstr("xdp"));
+  lab.Signal("w1", SIGKILL);
+  EXPECT_THAT(LinkOf(lab, "mlnet0"), HasSubstr("mlnet0")) << "nobody was there to remove it";
+  ASSERT_NO_FATAL_FAILURE(lab.Start("w1"));
+  EXPECT_THAT(LinkOf(lab, "mlnet0"), HasSubstr("xdp"));
+  EXPECT_NE(LinkOf(lab, "mlnet0"), first);
+  lab.Signal("w1", SIGTERM);
+  EXPECT_THAT(LinkOf(lab, "mlnet0"), HasSubstr("does not exist"));
+}
+
+TEST(daemon_life, somebody_elses_interface_of_that_name_is_left_alone) {
+  DaemonLab lab({"w1"});
+  ASSERT_EQ(Shell("ip -n " + lab.Netns("w1") + " link add mlnet0 type veth peer name mlnet1").exit_code, 0);
+  const std::string theirs = LinkOf(lab, "mlnet0");
+  ASSERT_NO_FATAL_FAILURE(lab.Start("w1"));
+  EXPECT_THAT(lab.Log("w1"), HasSubstr("there is an interface mlnet0 of somebody else"));
+  EXPECT_EQ(lab.Call("w1", "status")["state"], "ok") << "it still sums for others";
+  lab.Signal("w1", SIGTERM);
+  EXPECT_EQ(LinkOf(lab, "mlnet0"), theirs);
+}
+
 TEST(daemon_life, second_daemon_of_an_instance_is_refused) {
   DaemonLab lab({"w1"});
   ASSERT_NO_FATAL_FAILURE(lab.Start("w1"));

@@ -86,7 +86,7 @@ Result<void> Daemon::Open() {
   for (const control::IfaceConfig& iface : config_.ifaces) ifaces_.Want(iface);
   if (!config_.local_address.empty()) {
     // Not fatal: this host then sums only for others.
-    if (auto ok = ifaces_.OpenLocalLink(config_.local_address); !ok) spdlog::warn("no local link: {}", ok.error().ToString());
+    if (auto ok = ifaces_.OpenLocalLink(config_.local_address, config_.instance); !ok) spdlog::warn("no local link: {}", ok.error().ToString());
   }
   if (auto ok = DropOldMemberships(); !ok) return ok;
   Pass();

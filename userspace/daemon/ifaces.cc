@@ -151,8 +151,8 @@ control::Mac Ifaces::MacOf(const std::string& name) const {
   return dev ? dev->mac : control::Mac{};
 }
 
-Result<void> Ifaces::OpenLocalLink(const std::string& address) {
-  auto link = datapath::LocalLink::Create(address, kLocalLinkMtu);
+Result<void> Ifaces::OpenLocalLink(const std::string& address, const std::string& instance) {
+  auto link = datapath::LocalLink::Create(address, kLocalLinkMtu, instance);
   if (!link) return tl::make_unexpected(link.error());
   // On the ranks' end as well: answers to them turn round on the other, and a veth drops what comes so unless
   // its peer has a program.

@@ -39,7 +39,7 @@ class Ifaces {
   int Ifindex(const std::string& name) const;  // 0: not attached
   control::Mac MacOf(const std::string& name) const;  // all 0: there is no such interface here
   /// Makes the veth pair by which ranks reach this host as aggregator, with the program on both ends.
-  Result<void> OpenLocalLink(const std::string& address);
+  Result<void> OpenLocalLink(const std::string& address, const std::string& instance);
   /// Empty: there is none.
   const std::string& local_address() const { return local_address_; }
   bool KeepsLinks() const;                     // a pinned link stays after the daemon

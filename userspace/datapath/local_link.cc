@@ -17,6 +17,21 @@
 namespace mlnet::datapath {
 namespace {
 
+// Says whose the pair is.
+std::string AliasOf(const std::string& instance) { return "mlnetd " + instance; }
+
+std::string ReadAlias(int ifindex) {
+  NetlinkRequest request(RTM_GETLINK, 0);
+  request.Put<ifinfomsg>().ifi_index = ifindex;
+  std::string alias;
+  auto asked = request.Ask("read the alias of an interface", [&](const nlmsghdr* answer) {
+    ForEachAttribute(answer, sizeof(ifinfomsg), [&](const nlattr* attribute) {
+      if (mnl_attr_get_type(attribute) == IFLA_IFALIAS) alias = mnl_attr_get_str(attribute);
+    });
+  });
+  return asked ? alias : "";
+}
+
 Result<void> MakePair(int mtu) {
   NetlinkRequest request(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL);
   nlmsghdr* header = request.header();
@@ -36,11 +51,12 @@ Result<void> MakePair(int mtu) {
   return request.Send(std::string("create the veth pair ") + kLocalLinkOuter + ", " + kLocalLinkInner);
 }
 
-Result<void> SetUp(int ifindex) {
+Result<void> SetUp(int ifindex, const std::string& alias) {
   NetlinkRequest request(RTM_NEWLINK, 0);
   auto& link = request.Put<ifinfomsg>();
   link.ifi_index = ifindex;
   link.ifi_flags = link.ifi_change = IFF_UP;
+  mnl_attr_put_strz(request.header(), IFLA_IFALIAS, alias.c_str());  // the kernel ignores it where it makes a link
   // No IPv6 chatter on it.
   nlattr* spec = mnl_attr_nest_start(request.header(), IFLA_AF_SPEC);
   nlattr* inet6 = mnl_attr_nest_start(request.header(), AF_INET6);
@@ -81,29 +97,32 @@ Result<void> Remove(int ifindex) {
   return request.Send("remove the local link");
 }
 
-// What a daemon that was killed left behind. Only a veth of that name is taken for ours.
-Result<void> RemoveLeftover() {
+// What a daemon that was killed left behind; the pin folder's lock says that it does not live any more.
+Result<void> RemoveLeftover(const std::string& instance) {
   const auto old = ReadNetdev(kLocalLinkOuter);
   if (!old) return {};
-  if (old->driver == "veth" && ReadNetdev(kLocalLinkInner)) return Remove(old->ifindex);
-  return Err(ErrorCode::kConflict, std::string("there is an interface ") + kLocalLinkOuter + " that is not mlnetd's",
+  const std::string owner = ReadAlias(old->ifindex);
+  if (owner == AliasOf(instance)) return Remove(old->ifindex);
+  return Err(ErrorCode::kConflict, std::string("there is an interface ") + kLocalLinkOuter + " of " +
+                                       (owner.empty() ? "somebody else" : owner),
              "rename it, or set datapath.local_address = \"\" to go without a local link");
 }
 
 }  // namespace
 
-Result<LocalLink> LocalLink::Create(const std::string& address, int mtu) {
+Result<LocalLink> LocalLink::Create(const std::string& address, int mtu, const std::string& instance) {
   in_addr local{};
   if (inet_pton(AF_INET, address.c_str(), &local) != 1) {
     return Err(ErrorCode::kInvalidArgument, "local_address '" + address + "' is no IPv4 address");
   }
-  if (auto ok = RemoveLeftover(); !ok) return tl::make_unexpected(ok.error());
+  if (auto ok = RemoveLeftover(instance); !ok) return tl::make_unexpected(ok.error());
   if (auto ok = MakePair(mtu); !ok) return tl::make_unexpected(ok.error());
   const auto outer = ReadNetdev(kLocalLinkOuter), inner = ReadNetdev(kLocalLinkInner);
   if (!outer) return tl::make_unexpected(outer.error());
   LocalLink link(outer->ifindex);
   if (!inner) return tl::make_unexpected(inner.error());
-  const std::function<Result<void>()> steps[] = {[&] { return SetUp(outer->ifindex); }, [&] { return SetUp(inner->ifindex); },
+  const std::function<Result<void>()> steps[] = {[&] { return SetUp(outer->ifindex, AliasOf(instance)); },
+                                                 [&] { return SetUp(inner->ifindex, AliasOf(instance)); },
                                                  [&] { return AddRoute(outer->ifindex, local); },
                                                  [&] { return AddNeighbour(outer->ifindex, local, inner->mac); }};
   for (const auto& step : steps) {

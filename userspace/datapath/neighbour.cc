@@ -16,16 +16,6 @@ struct Hop {
   uint32_t ifindex = 0;
 };
 
-using Take = std::function<void(const nlattr*)>;
-
-void ForEachAttribute(const nlmsghdr* message, unsigned body_bytes, Take take) {
-  const mnl_attr_cb_t on_attribute = [](const nlattr* attribute, void* to) {
-    (*static_cast<Take*>(to))(attribute);
-    return MNL_CB_OK;
-  };
-  mnl_attr_parse(message, body_bytes, on_attribute, &take);
-}
-
 // The value of a 32-bit attribute, 0 where it is missing.
 uint32_t Number(const nlmsghdr* message, unsigned body_bytes, uint16_t type) {
   uint32_t value = 0;

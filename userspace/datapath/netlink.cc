@@ -41,4 +41,12 @@ Result<void> NetlinkRequest::Exchange(const std::string& what, const std::functi
   return {};
 }
 
+void ForEachAttribute(const nlmsghdr* message, unsigned body_bytes, std::function<void(const nlattr*)> take) {
+  const mnl_attr_cb_t on_attribute = [](const nlattr* attribute, void* to) {
+    (*static_cast<std::function<void(const nlattr*)>*>(to))(attribute);
+    return MNL_CB_OK;
+  };
+  mnl_attr_parse(message, body_bytes, on_attribute, &take);
+}
+
 }  // namespace mlnet::datapath

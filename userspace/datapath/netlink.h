@@ -39,4 +39,6 @@ class NetlinkRequest {
   nlmsghdr* header_;
 };
 
+void ForEachAttribute(const nlmsghdr* message, unsigned body_bytes, std::function<void(const nlattr*)> take);
+
 }  // namespace mlnet::datapath
