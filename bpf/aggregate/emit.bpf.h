@@ -136,12 +136,32 @@ static __always_inline __u64 nic_mac(const struct pkt *p, const struct mlnet_nod
 }
 
 /*
+ * How an addressed frame leaves: what came in by the NIC turns round there, what came by the veth is redirected
+ * to it. UNDECIDED (0): it cannot.
+ */
+static __always_inline enum mlnet_verdict nic_send(const struct pkt *p, const struct mlnet_node *node,
+						   enum mlnet_verdict turned, enum mlnet_verdict redirected)
+{
+	__u32 fan_id = node->fan_id;
+	void *fan;
+
+	if (!pkt_is_local(p, node))
+		return turned;
+	fan = bpf_map_lookup_elem(&ml_fans, &fan_id);
+	if (!fan)
+		return MLNET_V_UNDECIDED;
+	bpf_redirect_map(fan, 0, 0);
+	return redirected;
+}
+
+/*
  * One copy per host: the devmap makes the clones, ml_egress addresses each. 0: it cannot, and the frame is
  * addressed to its sender at least; the others ask again.
  */
-static __always_inline int result_fan(struct xdp_md *ctx, const struct pkt *p, const struct mlnet_node *node, void *fan)
+static __always_inline int result_fan(struct xdp_md *ctx, const struct pkt *p, const struct mlnet_node *node)
 {
-	__u32 zero = 0;
+	__u32 zero = 0, fan_id = node->fan_id;
+	void *fan = bpf_map_lookup_elem(&ml_fans, &fan_id);
 	struct mlnet_fan_state *state = bpf_map_lookup_elem(&ml_fan_state, &zero);
 	struct mlnet_fan_meta *meta;
 	void *data;
@@ -182,67 +202,37 @@ static __always_inline int result_address(const struct pkt *p, const struct mlne
 	return 1;
 }
 
-/*
- * The finished sum to all other hosts: by multicast, straight to a single one, or one copy per host. A
- * packet that came in by the NIC turns round there; what came by the veth is redirected to it.
- */
+/* The finished sum to all other hosts: by multicast, straight to a single one, or one copy per host. */
 static __always_inline enum mlnet_verdict result_send_all(struct xdp_md *ctx, const struct pkt *p,
 							  const struct mlnet_node *node, int is_late)
 {
-	__u32 fan_id = node->fan_id;
-	void *fan = bpf_map_lookup_elem(&ml_fans, &fan_id);
+	enum mlnet_verdict fanned = is_late ? MLNET_V_SUM_SENT_LATE_FAN : MLNET_V_SUM_COMPLETE_FAN;
 
 	if (!node->n_fan)
 		return is_late ? MLNET_V_SUM_SENT_LATE_LOCAL : MLNET_V_SUM_COMPLETE_LOCAL;
-	if (!(node->flags & MLNET_NODE_MULTICAST) && node->n_fan > 1) {
-		if (!result_fan(ctx, p, node, fan))
-			return MLNET_V_RESEND_RESULT;
-		return is_late ? MLNET_V_SUM_SENT_LATE_FAN : MLNET_V_SUM_COMPLETE_FAN;
-	}
+	if (!(node->flags & MLNET_NODE_MULTICAST) && node->n_fan > 1)
+		return result_fan(ctx, p, node) ? fanned : MLNET_V_RESEND_RESULT;
 	if (!result_address(p, node))
 		return MLNET_V_UNDECIDED;
-	if (!pkt_is_local(p, node))
-		return is_late ? MLNET_V_SUM_SENT_LATE : MLNET_V_SUM_COMPLETE_TX;
-	if (!fan)
-		return MLNET_V_UNDECIDED;
-	bpf_redirect_map(fan, 0, 0);
-	return is_late ? MLNET_V_SUM_SENT_LATE_FAN : MLNET_V_SUM_COMPLETE_FAN;
+	return nic_send(p, node, is_late ? MLNET_V_SUM_SENT_LATE : MLNET_V_SUM_COMPLETE_TX, fanned);
 }
 
-/* A result from above to the child hosts. */
+/* A result from above to the child hosts. It came by the NIC. */
 static __always_inline enum mlnet_verdict result_send_down(struct xdp_md *ctx, const struct pkt *p,
 							   const struct mlnet_node *node)
 {
-	__u32 fan_id = node->fan_id, child, key;
-	void *fan = bpf_map_lookup_elem(&ml_fans, &fan_id);
-	struct mlnet_link *link;
-
 	if (node->n_fan > 1)
-		return result_fan(ctx, p, node, fan) ? MLNET_V_RESULT_DOWN_FAN : MLNET_V_UNDECIDED;
-	child = masked(node->fan_child[0], MLNET_CHILDREN_MAX - 1);
-	key = node->link_base + child;
-	link = bpf_map_lookup_elem(&ml_links, &key);
-	if (!link)
-		return MLNET_V_UNDECIDED;
-	frame_address(p->data, nic_mac(p, node), link->mac, node->addr_be, node->child_addr_be[child], node->port_be,
-		      pkt_udp_bytes(p));
-	return MLNET_V_RESULT_DOWN_TX;
+		return result_fan(ctx, p, node) ? MLNET_V_RESULT_DOWN_FAN : MLNET_V_UNDECIDED;
+	return result_address(p, node) ? MLNET_V_RESULT_DOWN_TX : MLNET_V_UNDECIDED;
 }
 
 /* The partial sum to the node above. */
 static __always_inline enum mlnet_verdict partial_send(const struct pkt *p, const struct mlnet_node *node, int is_again)
 {
-	__u32 fan_id = node->fan_id;
-	void *fan = bpf_map_lookup_elem(&ml_fans, &fan_id);
-
 	frame_address(p->data, nic_mac(p, node), mac_get(node->up_mac), node->addr_be, node->up_be, node->port_be,
 		      pkt_udp_bytes(p));
-	if (!pkt_is_local(p, node))
-		return is_again ? MLNET_V_PARTIAL_AGAIN_TX : MLNET_V_PARTIAL_TX;
-	if (!fan)
-		return MLNET_V_UNDECIDED;
-	bpf_redirect_map(fan, 0, 0);
-	return is_again ? MLNET_V_PARTIAL_AGAIN_REDIRECT : MLNET_V_PARTIAL_REDIRECT;
+	return nic_send(p, node, is_again ? MLNET_V_PARTIAL_AGAIN_TX : MLNET_V_PARTIAL_TX,
+			is_again ? MLNET_V_PARTIAL_AGAIN_REDIRECT : MLNET_V_PARTIAL_REDIRECT);
 }
 
 #endif /* MLNET_AGGREGATE_EMIT_BPF_H */

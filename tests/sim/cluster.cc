@@ -99,7 +99,11 @@ Cluster::Cluster(const ClusterOptions& options)
     EXPECT_TRUE(inbox.has_value()) << inbox.error().ToString();
     config.rank = r;
     for (int t = 0; t < options_.trees; ++t) {
-      config.trees[static_cast<size_t>(t)].child = static_cast<uint8_t>(shape_.ChildIndexOf(r, t));
+      worker::TreeConfig& tree = config.trees[static_cast<size_t>(t)];
+      const int node = shape_.NodeOf(r, t), above = shape_.ParentOf(node, t);
+      tree.child = static_cast<uint8_t>(shape_.ChildIndexOf(r, t));
+      tree.children = RanksBehind(node, t);
+      tree.above = above < 0 ? std::vector<std::vector<int>>{} : RanksBehind(above, t);
     }
     ranks_.push_back(std::make_unique<Rank>(*this, r, std::move(*inbox), config));
   }
@@ -125,6 +129,14 @@ worker::TreeConfig Cluster::TreeOf(int tree) const {
   return config;
 }
 
+std::vector<std::vector<int>> Cluster::RanksBehind(int node, int tree) const {
+  std::vector<std::vector<int>> ranks;
+  for (const Child& child : shape_.ChildrenOf(node, tree)) {
+    ranks.push_back(child.rank >= 0 ? std::vector<int>{child.rank} : shape_.RanksOf(child.host));
+  }
+  return ranks;
+}
+
 test::JobSpec Cluster::JobOf(int host, int tree) const {
   test::JobSpec spec;
   const int root = RootOf(tree);
@@ -148,7 +160,7 @@ test::JobSpec Cluster::JobOf(int host, int tree) const {
     spec.up_be = IpOfHost(parent);
     spec.up_mac = MacOf(parent);
     spec.up_child = static_cast<uint8_t>(shape_.NodeIndexOf(host, tree));
-    spec.forward_ns = 1;  // the clock of the program is not the simulator's
+    spec.forward_ns = options_.forward_ns;
   }
   for (const int rank : shape_.RanksOf(host)) {
     spec.local_children.push_back(static_cast<uint8_t>(shape_.ChildIndexOf(rank, tree)));
@@ -220,7 +232,7 @@ std::shared_ptr<Work> Cluster::Submit(int rank, const worker::CollectiveSpec& sp
 
 worker::Engine& Cluster::engine(int rank) { return ranks_[static_cast<size_t>(rank)]->engine; }
 mlnet_stats Cluster::AggregatorStats() { return RootStats(0); }
-mlnet_stats Cluster::RootStats(int tree) { return hosts_[static_cast<size_t>(RootOf(tree))]->Stats(job_); }
+mlnet_stats Cluster::HostStats(int host) { return hosts_[static_cast<size_t>(host)]->Stats(job_); }
 void Cluster::Kill(int rank) { ranks_[static_cast<size_t>(rank)]->is_dead = true; }
 
 void Cluster::SendUp(int rank, int tree, std::span<const std::byte> packet) {

@@ -26,6 +26,7 @@ struct ClusterOptions {
   bool workers_sum = false;  // roots are worker hosts, in turn; else hosts without ranks
   bool combines = false;     // hosts of several ranks are inner nodes
   int racks = 0;             // each with a node of its own between the hosts and the root
+  uint32_t forward_ns = 1;   // of inner nodes; by the program's clock, which is not the simulator's
   bool is_multicast = true;
   uint8_t log2_slots = 5;
   std::vector<uint8_t> classes{0};
@@ -56,7 +57,8 @@ class Cluster {
   worker::Engine& engine(int rank);
   CommStats Stats(int rank) { return engine(rank).Stats(); }
   mlnet_stats AggregatorStats();
-  mlnet_stats RootStats(int tree);
+  mlnet_stats RootStats(int tree) { return HostStats(RootOf(tree)); }
+  mlnet_stats HostStats(int host);
   const Traffic& traffic() const { return network_.traffic(); }
   Network& network() { return network_; }
   uint64_t now_ns() const { return now_ns_; }
@@ -75,6 +77,7 @@ class Cluster {
   void SetUpSlots();
   test::JobSpec JobOf(int host, int tree) const;
   worker::TreeConfig TreeOf(int tree) const;
+  std::vector<std::vector<int>> RanksBehind(int node, int tree) const;
   int RootOf(int tree) const { return shape_.RootOf(tree); }
   static uint32_t IpOfHost(int host);
   std::vector<uint8_t> Pools() const;

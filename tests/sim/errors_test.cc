@@ -48,6 +48,30 @@ TEST(ErrorsSim, a_silent_aggregator_is_named_when_the_deadline_passes) {
   EXPECT_LT(cluster.Stats(0).retransmits, 40u);
 }
 
+// Hosts 0 and 1 with ranks 0, 2, 4 and 1, 3, 5: those of host 0 learn from the root which host is late.
+TEST(ErrorsSim, behind_an_inner_node_all_ranks_that_may_be_missing_are_named) {
+  Cluster cluster({.ranks = 6, .hosts = 2, .combines = true, .timeout_ns = 500'000'000});
+  cluster.Kill(3);
+  FloatCall call(6, 10'000, 3);
+  Works works;
+  for (int r : {0, 2, 4}) works.push_back(call.Submit(cluster, r));
+  ASSERT_TRUE(cluster.RunUntilDone());
+  ExpectError(works, ErrorCode::kTimeout, "waiting for ranks 1, 3, 5");
+}
+
+TEST(ErrorsSim, a_silent_node_above_is_told_apart_from_missing_ranks) {
+  for (const auto& [forward_ns, text] : {std::pair(1U, "neither this host's aggregator at 192.0.2.3:28012 nor the node above it answered"),
+                                         std::pair(4'000'000'000U, "the ranks of this host are all in, but no answer came")}) {
+    Cluster cluster({.ranks = 4, .hosts = 2, .combines = true, .forward_ns = forward_ns, .timeout_ns = 300'000'000});
+    FloatCall call(4, 1'000, 3);
+    cluster.network().Cut(2);  // the root
+    Works works;
+    for (int r : {0, 2}) works.push_back(call.Submit(cluster, r));
+    ASSERT_TRUE(cluster.RunUntilDone());
+    ExpectError(works, ErrorCode::kTimeout, text);
+  }
+}
+
 TEST(ErrorsSim, the_wire_coming_back_within_the_deadline_is_enough) {
   Cluster cluster({.ranks = 3, .timeout_ns = 5'000'000'000, .faults = {.drop = 1.0}});
   FloatCall call(3, 40'000, 4);

@@ -30,7 +30,7 @@ void Network::Push(uint64_t now_ns, int from_host, int to_host, test::Bytes fram
 
 void Network::Send(uint64_t now_ns, int from_host, int to_host, test::Bytes frame) {
   ++traffic_.frames;
-  if (Happens(faults_.drop)) {
+  if (cut_.contains(to_host) || Happens(faults_.drop)) {
     ++traffic_.dropped;
     return;
   }

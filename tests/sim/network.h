@@ -6,6 +6,7 @@
 #include <map>
 #include <queue>
 #include <random>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -48,6 +49,8 @@ class Network {
   uint64_t NextNs() const { return queue_.top().at_ns; }
   Arrival Take();
   Faults& faults() { return faults_; }
+  /// Nothing reaches this host any more.
+  void Cut(int host) { cut_.insert(host); }
   const Traffic& traffic() const { return traffic_; }
 
  private:
@@ -55,6 +58,7 @@ class Network {
   void Push(uint64_t now_ns, int from_host, int to_host, test::Bytes frame);
 
   Faults faults_;
+  std::set<int> cut_;
   std::mt19937_64 random_;
   uint64_t next_order_ = 0;
   std::map<std::pair<int, int>, uint64_t> last_at_ns_;  // by hosts

@@ -175,6 +175,8 @@ TEST(TreesSim, one_contribution_a_rack_reaches_the_root) {
     EXPECT_EQ(cluster.Stats(0).retransmits, 0u);
     const mlnet_stats root = cluster.RootStats(0);
     EXPECT_EQ(root.contributions, 3 * root.results);
+    const mlnet_stats rack = cluster.HostStats(0);
+    EXPECT_EQ(rack.verdicts[MLNET_V_RESULT_DOWN_FAN], is_multicast ? 0 : root.results) << "multicast needs no hop";
   }
 }
 

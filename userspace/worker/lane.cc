@@ -174,19 +174,26 @@ Error Lane::TimeoutError(const Collective& collective) const {
     return {ErrorCode::kTimeout, what + "waiting for " + WhoIsMissing(),
             "are they alive, and do they call the same collectives in the same order"};
   }
+  if (is_about_oldest && last_notice_.type == MLNET_T_HELD) {
+    return {ErrorCode::kTimeout,
+            what + "the ranks of this host are all in, but no answer came from the node above " + aggregator,
+            "mlnetctl job show names the aggregators; mlnetctl status on their hosts"};
+  }
   if (is_about_oldest && last_notice_.type == MLNET_T_RESEND) {
     return {ErrorCode::kTimeout, what + "the rank with the data did not send it again",
             "the aggregator at " + aggregator + " has all contributions but no room for the sum"};
   }
-  if (is_about_oldest && last_notice_.type != MLNET_T_HELD) {
+  if (is_about_oldest) {
     return {ErrorCode::kTimeout,
             what + "the aggregator at " + aggregator + " refuses packet " + std::to_string(oldest_) + " (" +
                 (last_notice_.type == MLNET_T_BUSY ? "BUSY" : "MISMATCH") + ")",
             "mlnetctl stats on its host shows why"};
   }
   const auto& send_error = context_.batch.last_error();
+  const std::string who = tree_.above.empty() ? "the aggregator at " + aggregator + " did not answer"
+                                              : "neither this host's aggregator at " + aggregator + " nor the node above it answered";
   return {ErrorCode::kTimeout,
-          what + "the aggregator at " + aggregator + " did not answer" +
+          what + who +
               (send_error ? "; sending failed: " + send_error->message : std::string()),
           "mlnetctl status there; is mlnet attached to its NIC"};
 }

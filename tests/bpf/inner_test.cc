@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// An inner node: partial sums go up as one contribution, what comes down is kept for the children (rules 4 and 7).
+#include "bpf/fixture.h"
+
+namespace mlnet::test {
+namespace {
+
+constexpr uint32_t kForever = 4'000'000'000;  // ns: longer than any test
+const Mac kParentMac{0x02, 0, 0, 0, 0, 0xb0};
+
+uint32_t LocalIp() { return Ip("169.254.28.12"); }
+uint32_t ParentIp() { return Ip("192.0.2.200"); }
+
+class InnerTest : public AggregatorTest {
+ protected:
+  void SetUp() override {
+    host_ = BpfHost::Create();
+    ASSERT_NE(host_, nullptr);
+    host_->SetJob(Rack(kForever));
+  }
+
+  // Children 0 and 1 are ranks of other hosts, child 2 is one of this host.
+  static JobSpec Rack(uint32_t forward_ns) {
+    JobSpec spec = Job(MLNET_NODE_AGGREGATE | MLNET_NODE_DELIVER | MLNET_NODE_INNER);
+    spec.child_addr_be[2] = AggregatorIp();
+    spec.local_children = {2};
+    spec.local_be = LocalIp();
+    spec.root_be = spec.up_be = ParentIp();
+    spec.up_mac = kParentMac;
+    spec.up_child = 5;
+    spec.forward_ns = forward_ns;
+    return spec;
+  }
+  static Frame FromChild(uint8_t child, uint64_t seq, size_t blocks = 11) {
+    Frame f = Contribution(child, seq, blocks);
+    if (child == 2) {
+      f.saddr_be = AggregatorIp();
+      f.daddr_be = LocalIp();
+    }
+    return f;
+  }
+  static Frame FromAbove(uint8_t type, uint64_t seq) {
+    Frame f = Contribution(0, seq);
+    f.type = type;
+    f.child = type == MLNET_T_RESULT ? MLNET_CHILD_ALL : 5;
+    f.src_mac = kParentMac;
+    f.saddr_be = ParentIp();
+    f.weight = 9;
+    if (type != MLNET_T_RESULT) f.HeaderOnly(176);
+    return f;
+  }
+  static std::vector<uint64_t> SumOfThree(uint64_t seq) {
+    std::vector<uint64_t> sum(176);
+    for (uint8_t c = 0; c < kChildren; ++c) {
+      const auto words = Payload(c, 11, seq);
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += words[i];
+    }
+    return sum;
+  }
+  void Fill(uint64_t seq) {
+    for (uint8_t c : {0, 2}) host_->Run(FromChild(c, seq));
+  }
+};
+
+TEST_F(InnerTest, the_partial_sum_is_one_contribution_to_the_node_above) {
+  Fill(1);
+  Frame last = FromChild(1, 1);
+  last.exps[3] = 77;
+  const RunResult run = host_->Run(last);
+  Expect(run, MLNET_V_PARTIAL_TX, XDP_TX);
+  const Parsed up = ParseFrame(run.frame);
+  EXPECT_TRUE(up.check_ok);
+  EXPECT_TRUE(up.ip_checksum_ok);
+  EXPECT_EQ(up.frame.type, MLNET_T_CONTRIB);
+  EXPECT_EQ(up.frame.child, 5);
+  EXPECT_EQ(up.frame.seq, 1u);
+  EXPECT_EQ(up.frame.weight, 3);
+  EXPECT_EQ(up.frame.bitmap, 0u);
+  EXPECT_EQ(up.frame.flags, 0);
+  EXPECT_EQ(up.frame.exps[3], 77);
+  EXPECT_EQ(up.frame.words, SumOfThree(1));
+  EXPECT_EQ(up.frame.daddr_be, ParentIp());
+  EXPECT_EQ(up.frame.saddr_be, AggregatorIp());
+  EXPECT_EQ(up.frame.dst_mac, kParentMac);
+  EXPECT_EQ(up.frame.src_mac, kAggregatorMac);
+}
+
+TEST_F(InnerTest, what_a_rank_of_the_host_completes_is_redirected_to_the_nic) {
+  for (uint8_t c : {0, 1}) host_->Run(FromChild(c, 0));
+  const RunResult run = host_->Run(FromChild(2, 0));
+  Expect(run, MLNET_V_PARTIAL_REDIRECT, XDP_REDIRECT);
+  EXPECT_TRUE(run.meta.empty()) << "one frame, not one per host";
+  EXPECT_EQ(ParseFrame(run.frame).frame.daddr_be, ParentIp());
+}
+
+TEST_F(InnerTest, a_retry_forwards_the_partial_sum_again_but_not_at_once) {
+  Fill(0);
+  host_->Run(FromChild(1, 0));
+  const RunResult early = host_->Run(FromChild(0, 0));
+  Expect(early, MLNET_V_HELD, XDP_TX);
+  EXPECT_EQ(ParseFrame(early.frame).frame.bitmap, 0u) << "nobody is missing here";
+  host_->SetJob(Rack(1));
+  const RunResult again = host_->Run(FromChild(0, 0));
+  Expect(again, MLNET_V_PARTIAL_AGAIN_TX, XDP_TX);
+  EXPECT_EQ(ParseFrame(again.frame).frame.words, SumOfThree(0));
+  EXPECT_TRUE(ParseFrame(again.frame).check_ok);
+}
+
+TEST_F(InnerTest, a_partial_sum_without_room_waits_for_a_full_length_packet) {
+  Fill(0);
+  Frame empty = FromChild(1, 0);
+  empty.HeaderOnly(176);
+  empty.flags |= MLNET_F_NO_DATA;
+  empty.weight = 0;
+  const RunResult asked = host_->Run(empty);
+  Expect(asked, MLNET_V_SUM_COMPLETE_UNSENT, XDP_TX);
+  EXPECT_EQ(ParseFrame(asked.frame).frame.type, MLNET_T_RESEND);
+  const RunResult carried = host_->Run(FromChild(0, 0));
+  Expect(carried, MLNET_V_PARTIAL_AGAIN_TX, XDP_TX);
+  EXPECT_EQ(ParseFrame(carried.frame).frame.weight, 2);
+}
+
+TEST_F(InnerTest, without_any_data_the_header_is_enough) {
+  RunResult run;
+  for (uint8_t c : {0, 2, 1}) {
+    Frame empty = FromChild(c, 0);
+    empty.HeaderOnly(176);
+    empty.flags |= MLNET_F_NO_DATA;
+    empty.weight = 0;
+    run = host_->Run(empty);
+  }
+  Expect(run, MLNET_V_PARTIAL_TX, XDP_TX);
+  const Parsed up = ParseFrame(run.frame);
+  EXPECT_TRUE(up.check_ok);
+  EXPECT_EQ(up.frame.flags, MLNET_F_NO_DATA | MLNET_F_NO_PAYLOAD);
+  EXPECT_EQ(up.frame.weight, 0);
+  EXPECT_EQ(up.frame.nominal_words, 176);
+}
+
+TEST_F(InnerTest, a_result_goes_into_the_inbox_and_down_once_and_answers_retries) {
+  Fill(0);
+  host_->Run(FromChild(1, 0));
+  Frame result = FromAbove(MLNET_T_RESULT, 0);
+  result.daddr_be = AggregatorIp();
+  const RunResult down = host_->Run(result);
+  Expect(down, MLNET_V_RESULT_DOWN_FAN, XDP_REDIRECT);
+  for (uint8_t c : {0, 1}) {
+    const Parsed copy = ParseFrame(host_->RunEgress(down.meta, down.frame).frame);
+    EXPECT_EQ(copy.frame.daddr_be, WorkerIp(c));
+    EXPECT_EQ(copy.frame.saddr_be, AggregatorIp()) << "each host takes results from its own parent";
+    EXPECT_EQ(copy.frame.words, result.words);
+    EXPECT_TRUE(copy.check_ok);
+  }
+  EXPECT_EQ(host_->RunEgress(down.meta, down.frame).action, XDP_DROP) << "none for this host";
+  EXPECT_EQ(host_->Cell(kJob, 0, 0, 0).published, MLNET_STAMP(1, 0));
+  EXPECT_EQ(host_->Cell(kJob, 0, 0, 0).weight, 9);
+  Expect(host_->Run(result), MLNET_V_DROP_RESULT_OLD, XDP_DROP);
+  const RunResult answer = host_->Run(FromChild(1, 0));
+  Expect(answer, MLNET_V_RESEND_RESULT, XDP_TX);
+  EXPECT_EQ(ParseFrame(answer.frame).frame.words, result.words);
+  EXPECT_EQ(ParseFrame(answer.frame).frame.weight, 9);
+  EXPECT_TRUE(ParseFrame(answer.frame).check_ok);
+}
+
+TEST_F(InnerTest, a_multicast_result_is_not_sent_on_but_kept) {
+  Fill(0);
+  host_->Run(FromChild(1, 0));
+  Frame result = FromAbove(MLNET_T_RESULT, 0);
+  result.daddr_be = GroupIp();
+  Expect(host_->Run(result), MLNET_V_DELIVERED, XDP_DROP);
+  Expect(host_->Run(FromChild(0, 0)), MLNET_V_RESEND_RESULT, XDP_TX);
+}
+
+TEST_F(InnerTest, a_resend_from_above_sends_the_sum_with_the_next_full_length_packet) {
+  Fill(0);
+  host_->Run(FromChild(1, 0));
+  Expect(host_->Run(FromAbove(MLNET_T_RESEND, 0)), MLNET_V_NOTICE_DOWN, XDP_DROP);
+  const auto notices = host_->TakeNotices(kJob, 0);
+  ASSERT_EQ(notices.size(), 1u);
+  EXPECT_EQ(notices[0].type, MLNET_T_RESEND);
+  EXPECT_EQ(notices[0].child, MLNET_CHILD_ALL);
+  Expect(host_->Run(FromChild(0, 0)), MLNET_V_PARTIAL_AGAIN_TX, XDP_TX);  // though it was forwarded a moment ago
+}
+
+TEST_F(InnerTest, nobody_else_may_speak_for_the_node_above) {
+  Fill(0);
+  host_->Run(FromChild(1, 0));
+  Frame result = FromAbove(MLNET_T_RESULT, 0);
+  result.saddr_be = WorkerIp(1);
+  Expect(host_->Run(result), MLNET_V_DROP_NOT_PARENT, XDP_DROP);
+  Expect(host_->Run(FromChild(0, 0)), MLNET_V_HELD, XDP_TX);
+  Frame damaged = FromAbove(MLNET_T_RESULT, 0);
+  Bytes bytes = damaged.Build();
+  bytes[300] ^= 1;
+  Expect(host_->Run(bytes), MLNET_V_DROP_CORRUPT, XDP_DROP);
+  EXPECT_EQ(host_->Cell(kJob, 0, 0, 0).published, 0u);
+}
+
+}  // namespace
+}  // namespace mlnet::test
