@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -105,20 +104,7 @@ class DaemonEtcd : public ::testing::Test {
     return lab_.Join(job, {{"w1", 0, 2, timeout_ms}, {"w2", 1, 2, timeout_ms}});
   }
 
-  void ExpectSum(std::vector<Joined>& ranks) {
-    const uint64_t seq = next_seq_++;
-    lab_.Contribute("w1", ranks[0], seq, 1000 + seq);
-    lab_.Contribute("w2", ranks[1], seq, 7);
-    for (Joined& rank : ranks) {
-      const mlnet_cell* cells = rank.MapInbox();
-      ASSERT_NE(cells, nullptr);
-      const volatile mlnet_cell& cell = cells[seq * 2];  // first round: set 0
-      const uint64_t stamp = MLNET_STAMP(rank.reply.result["epoch"].get<uint64_t>(), seq);
-      ASSERT_TRUE(WaitUntil([&] { return cell.published == stamp; })) << "no result of " << seq;
-      EXPECT_EQ(cell.w[0], 1007 + seq);
-      ::munmap(const_cast<mlnet_cell*>(cells), rank.reply.result["cells"].get<size_t>() * sizeof(mlnet_cell));
-    }
-  }
+  void ExpectSum(std::vector<Joined>& ranks) { lab_.ExpectSum(ranks, next_seq_++); }
 
   bool SaysOutage(const std::string& host) {
     return lab_.Call(host, "status")["problems"].dump().find("no answer from the store at http://") != std::string::npos;

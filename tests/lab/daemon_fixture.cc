@@ -242,6 +242,22 @@ void DaemonLab::Contribute(const std::string& host, const Joined& joined, uint64
   });
 }
 
+void DaemonLab::ExpectSum(std::vector<Joined>& ranks, uint64_t seq) const {
+  Contribute("w1", ranks[0], seq, 1000 + seq);
+  Contribute("w2", ranks[1], seq, 7);
+  for (Joined& rank : ranks) {
+    const mlnet_cell* cells = rank.MapInbox();
+    ASSERT_NE(cells, nullptr);
+    const volatile mlnet_cell& cell = cells[seq * 2];  // first round: set 0
+    const uint64_t stamp = MLNET_STAMP(rank.reply.result["epoch"].get<uint64_t>(), seq);
+    ASSERT_TRUE(WaitUntil([&] { return cell.published == stamp; })) << "no result of " << seq;
+    EXPECT_EQ(cell.weight, 2);
+    EXPECT_EQ(cell.bitmap, 3u);
+    for (int i = 0; i < MLNET_BLOCK_WORDS; ++i) ASSERT_EQ(cell.w[i], 1007 + seq);
+    ::munmap(const_cast<mlnet_cell*>(cells), rank.reply.result["cells"].get<size_t>() * sizeof(mlnet_cell));
+  }
+}
+
 int DaemonLab::NumInnerMaps(const std::string& host) const {
   int count = 0;
   for (const char* name : {"ml_jobs", "ml_words", "ml_inboxes", "ml_wakes", "ml_rings", "ml_fans"}) {

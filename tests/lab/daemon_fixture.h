@@ -85,6 +85,10 @@ class DaemonLab {
   /// Sends one contribution of `joined` with all payload words equal to `word`.
   void Contribute(const std::string& host, const Joined& joined, uint64_t seq, uint64_t word, uint32_t fingerprint = 7) const;
 
+  /// Rank 0 on w1 and rank 1 on w2 contribute numbers of their own to seq, below the job's slots; both hosts must
+  /// receive the sum.
+  void ExpectSum(std::vector<Joined>& ranks, uint64_t seq) const;
+
   /// Entries of the job tables that are in use on a host.
   int NumInnerMaps(const std::string& host) const;
   int NumFds(const std::string& host) const;

@@ -21,22 +21,7 @@ class DaemonJoin : public ::testing::Test {
 
   std::vector<Joined> JoinTwo(const std::string& job) { return lab_.Join(job, {{"w1", 0}, {"w2", 1}}); }
 
-  // Each rank contributes its own number to seq; both hosts must receive the sum.
-  void ExpectSum(std::vector<Joined>& ranks, uint64_t seq) {
-    lab_.Contribute("w1", ranks[0], seq, 1000 + seq);
-    lab_.Contribute("w2", ranks[1], seq, 7);
-    for (Joined& rank : ranks) {
-      const mlnet_cell* cells = rank.MapInbox();
-      ASSERT_NE(cells, nullptr);
-      const volatile mlnet_cell& cell = cells[seq * 2];  // first round: set 0
-      const uint64_t stamp = MLNET_STAMP(rank.reply.result["epoch"].get<uint64_t>(), seq);
-      ASSERT_TRUE(WaitUntil([&] { return cell.published == stamp; })) << "no result of " << seq;
-      EXPECT_EQ(cell.weight, 2);
-      EXPECT_EQ(cell.bitmap, 3u);
-      for (int i = 0; i < MLNET_BLOCK_WORDS; ++i) ASSERT_EQ(cell.w[i], 1007 + seq);
-      ::munmap(const_cast<mlnet_cell*>(cells), rank.reply.result["cells"].get<size_t>() * sizeof(mlnet_cell));
-    }
-  }
+  void ExpectSum(std::vector<Joined>& ranks, uint64_t seq) { lab_.ExpectSum(ranks, seq); }
 
   DaemonLab lab_{{"w1", "w2", "a1"}};
 };

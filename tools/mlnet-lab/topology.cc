@@ -9,23 +9,12 @@
 
 #include "fault/fault.h"
 #include "units.h"
+#include "yaml_keys.h"
 
 namespace mlnet::lab {
 namespace {
 
 constexpr size_t kHostsMax = LAB_HOSTS_MAX;
-
-// A key of the file that no version of the format knows is a typing error, never ignored.
-Result<void> CheckKeys(const YAML::Node& node, const std::string& where, const std::set<std::string>& known) {
-  if (!node.IsMap()) return Err(ErrorCode::kInvalidArgument, fmt::format("{} must be a mapping", where));
-  for (const auto& item : node) {
-    const auto key = item.first.as<std::string>();
-    if (known.contains(key)) continue;
-    return Err(ErrorCode::kInvalidArgument, fmt::format("{}: unknown key '{}'", where, key),
-               fmt::format("known keys: {}", fmt::join(known, ", ")));
-  }
-  return {};
-}
 
 // Reads `key` through `parse` when it is there.
 template <typename T, typename Parse>

@@ -8,10 +8,10 @@
 
 #include <memory>
 #include <optional>
-#include <set>
 
 #include "mlnet-lab/perf_sizes.h"
 #include "mlnet-lab/units.h"
+#include "mlnet-lab/yaml_keys.h"
 #include "mlnetctl/commands.h"
 #include "plan/planner.h"
 #include "plan/render.h"
@@ -19,6 +19,8 @@
 
 namespace mlnet::ctl {
 namespace {
+
+using lab::CheckKeys;
 
 struct PlanArgs {
   std::string topology, bytes = "64M", wire = "int32", shape;
@@ -32,17 +34,6 @@ struct TopologyFile {
   std::vector<std::string> worker_hosts;
   int mtu = 1500;
 };
-
-Result<void> CheckKeys(const YAML::Node& node, const std::string& where, const std::set<std::string>& known) {
-  if (!node.IsMap()) return Err(ErrorCode::kInvalidArgument, fmt::format("{} must be a mapping", where));
-  for (const auto& item : node) {
-    const auto key = item.first.as<std::string>();
-    if (known.contains(key)) continue;
-    return Err(ErrorCode::kInvalidArgument, fmt::format("{}: unknown key '{}'", where, key),
-               fmt::format("known keys: {}", fmt::join(known, ", ")));
-  }
-  return {};
-}
 
 Result<void> ReadRate(const YAML::Node& node, const char* key, const std::string& where, double& into) {
   if (!node || !node[key]) return {};

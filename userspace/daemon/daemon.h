@@ -146,6 +146,7 @@ class Daemon : private rpc::ServerHandler {
   std::map<rpc::PeerId, RankSession> sessions_;
   std::map<rpc::PeerId, WaitingJoin> waiting_;  // for the store
   std::deque<News> news_;
+  std::map<std::string, FanProbe> hop_probes_;  // of jobs that wait for the link address of a node above
   std::map<std::string, FanProbe> probes_;  // of jobs that are prepared and summed here
   std::map<std::string, control::JobSpec> policies_;  // as last told to local ranks
   Snapshot snapshot_;  // what is not over, and what local ranks joined

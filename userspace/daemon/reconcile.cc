@@ -123,6 +123,10 @@ void Daemon::RemoveGone() {
     if (view == nullptr || view->job.incarnation != local.incarnation || !IsActive(view->job)) gone.push_back(name);
   }
   for (const std::string& name : gone) Uninstall(name);
+  std::erase_if(hop_probes_, [&](const auto& probe) {
+    const JobView* view = FindJob(probe.first);
+    return view == nullptr || !IsActive(view->job);
+  });
   if (!gone.empty()) PublishHost();
 }
 
@@ -196,10 +200,11 @@ bool Daemon::PlanIfFull(const JobView& view) {
 void Daemon::AskForHops(const JobView& view, const std::vector<std::string>& addresses) {
   const control::Plan& plan = view.job.plan;
   const auto own = std::find_if(plan.children.begin(), plan.children.end(), [&](const auto& c) { return c.host == config_.host; });
-  if (own == plan.children.end()) return;
+  FanProbe& probe = hop_probes_.try_emplace(view.job.name, NowMs()).first->second;
+  if (own == plan.children.end() || !probe.IsPingDue(NowMs())) return;
   for (const std::string& address : addresses) {
-    auto sent = SendPing({address, own->address, plan.port, plan.job_id, plan.epoch, 0, 0});
-    if (!sent) spdlog::warn("job {}: {}", view.job.name, sent.error().ToString());
+    auto sent = SendPing({address, own->address, plan.port, plan.job_id, plan.epoch, 0, probe.num_pings()});
+    if (!sent && probe.num_pings() == 1) spdlog::warn("job {}: {}", view.job.name, sent.error().ToString());
   }
 }
 
@@ -215,6 +220,7 @@ bool Daemon::InstallIfNeeded(const JobView& view) {
     AskForHops(view, unknown);
     return false;
   }
+  hop_probes_.erase(view.job.name);
   if (auto ok = jobs_.Install(view); !ok) {
     Error error = ok.error();
     error.message = "host " + config_.host + ": " + error.message;

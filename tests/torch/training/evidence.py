@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 import pathlib
-import signal
 import sys
 import tempfile
 
@@ -18,7 +17,7 @@ from train import VARIANTS
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[2] / "userspace" / "torch" / "demo"))
-from run_demo import DemoError, Lab, say, stop_ranks, wait_for_ranks  # noqa: E402
+from run_demo import DemoError, say, stop_ranks, train_both, wait_for_ranks  # noqa: E402
 
 TASKS = ["mlp", "cnn", "words", "characters"]
 SHORT = {"tasks": ["mlp", "words"], "num_seeds": 1, "steps": 40}
@@ -94,22 +93,14 @@ def train(lab, hosts, backend, args):
 
 def main():
     args = parse_arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    signal.signal(signal.SIGHUP, lambda *_: sys.exit(129))
     try:
-        with Lab(args.build, f"training_{os.getpid()}") as lab:
-            lab.up(args)
-            hosts = lab.worker_hosts()
-            mlnet = train(lab, hosts, "mlnet", args)
-            # An XDP program on a link switches off its peer's segmentation offload: Gloo's turn is without any.
-            lab.run("xdp", "off")
-            runs = train(lab, hosts, "gloo", args) + mlnet
+        mlnet, gloo = train_both(args, "training", train)
     except DemoError as error:
         say(f"failed: {error}")
         return 1
     except KeyboardInterrupt:
         return 130
-    evidence = report.Evidence(runs)
+    evidence = report.Evidence(gloo + mlnet)
     rows = list(evidence.rows())
     verdicts = report.judge(evidence, rows, args.short)
     args.out.mkdir(parents=True, exist_ok=True)

@@ -187,6 +187,7 @@ def parse_arguments():
     parser.add_argument("--agg-rate", default="2gbit")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--check-arguments", action="store_true", help="do nothing else: a wrong one shows before a build")
     args = parser.parse_args()
     args.build = args.build.resolve()
     if not 2 <= args.workers <= 64:
@@ -196,18 +197,25 @@ def parse_arguments():
     return args
 
 
-def main():
-    args = parse_arguments()
+def train_both(args, name, train_one):
+    """What `train_one(lab, hosts, backend, args)` gives for mlnet and for Gloo, one after the other in a lab of their own."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     signal.signal(signal.SIGHUP, lambda *_: sys.exit(129))
+    with Lab(args.build, f"{name}_{os.getpid()}") as lab:
+        lab.up(args)
+        hosts = lab.worker_hosts()
+        mlnet = train_one(lab, hosts, "mlnet", args)
+        # An XDP program on a link switches off its peer's segmentation offload: Gloo's turn is without any.
+        lab.run("xdp", "off")
+        return mlnet, train_one(lab, hosts, "gloo", args)
+
+
+def main():
+    args = parse_arguments()
+    if args.check_arguments:
+        return 0
     try:
-        with Lab(args.build, f"demo_{os.getpid()}") as lab:
-            lab.up(args)
-            hosts = lab.worker_hosts()
-            mlnet = train(lab, hosts, "mlnet", args)
-            # An XDP program on a link switches off its peer's segmentation offload: Gloo's turn is without any.
-            lab.run("xdp", "off")
-            gloo = train(lab, hosts, "gloo", args)
+        mlnet, gloo = train_both(args, "demo", train)
     except DemoError as error:
         say(f"failed: {error}")
         return 1
