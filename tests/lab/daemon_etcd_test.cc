@@ -135,7 +135,7 @@ class DaemonEtcd : public ::testing::Test {
 
   const bool is_swept_ = (SweepNamespaces(), true);
   const std::vector<std::string> members_ = {"e1", "e2", "e3"};
-  DaemonLab lab_{{"w1", "w2", "a1", "e1", "e2", "e3"}};
+  DaemonLab lab_{{"w1", "w2", "a1", "e1", "e2", "e3", "w3"}};
   std::map<std::string, pid_t> pids_;
   uint64_t next_seq_ = 0;
 };
@@ -183,6 +183,7 @@ TEST_F(DaemonEtcd, without_a_quorum_running_jobs_go_on_and_new_ones_wait_until_i
   for (const char* host : {"w1", "w2"}) {
     EXPECT_TRUE(WaitUntil([&] { return NumLines(host, "job waiting: rank") == 1 && NumLines(host, "is waiting for the store at http://") >= 1; }));
   }
+  EXPECT_THAT(lab_.Call("w2", "status")["problems"].dump(), HasSubstr("rank 1 of job 'waiting' has been waiting for the store for "));
   lab_.Leave(leaving);  // told to everybody when the store is back
   // Longer than what makes a host that does not send heartbeats a dead one.
   const auto enough = milliseconds(control::kHeartbeatStaleMs + 1500);
@@ -198,6 +199,28 @@ TEST_F(DaemonEtcd, without_a_quorum_running_jobs_go_on_and_new_ones_wait_until_i
     EXPECT_EQ(StateOn(host, "running"), "ready") << host;
     EXPECT_EQ(lab_.Call(host, "status")["state"], "ok") << host;
   }
+}
+
+TEST_F(DaemonEtcd, daemon_that_starts_when_an_outage_ends_calls_nobody_dead_for_it) {
+  ASSERT_NO_FATAL_FAILURE(StartDaemons());
+  auto running = JoinTwo("running");
+  ASSERT_TRUE(running[0].ok && running[1].ok) << running[0].error.ToString();
+  KillMember("e1");
+  KillMember("e2");
+  ASSERT_TRUE(WaitUntil([&] { return SaysOutage("a1"); }));
+  const auto began = steady_clock::now();
+  ASSERT_NO_FATAL_FAILURE(SumUntil(running, [&] { return steady_clock::now() - began > milliseconds(control::kHeartbeatStaleMs + 500); }));
+  // It comes first to the store that is back; the others need some hundreds of milliseconds, this one a little longer.
+  ::kill(lab_.Pid("a1"), SIGSTOP);
+  StartMember("e1");
+  ASSERT_TRUE(WaitUntil([&] { return IsHealthy("e1"); }, seconds(30)));
+  ASSERT_NO_FATAL_FAILURE(lab_.Start("w3"));
+  EXPECT_TRUE(WaitUntil([&] { return NumLines("w3", "mlnetd on host a1 was last heard of") == 1; })) << lab_.Log("w3");
+  ::kill(lab_.Pid("a1"), SIGCONT);
+  auto fresh = lab_.Join("fresh", {{"w3", 0, 2, 15'000}, {"w2", 1, 2, 15'000}});
+  for (const Joined& rank : fresh) EXPECT_TRUE(rank.ok) << rank.error.ToString();
+  EXPECT_EQ(StateOn("w3", "running"), "ready") << lab_.Log("w3");
+  ASSERT_NO_FATAL_FAILURE(ExpectSum(running));
 }
 
 // A daemon behind a proxy that loses the answer to the write of a join: the rank is in, and its daemon does not know.

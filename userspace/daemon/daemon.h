@@ -88,6 +88,7 @@ class Daemon : private rpc::ServerHandler {
   void ProbeGroup(const control::JobView& view, uint64_t nonce);
   bool Serve(const control::JobView& view);
   bool EndIfBroken(const control::JobView& view);
+  bool CanJudgeHosts();
   void Uninstall(const std::string& name);
   void ServeSessions();
   void ServeSession(rpc::PeerId peer, RankSession& session, const control::JobView* view);
@@ -158,6 +159,8 @@ class Daemon : private rpc::ServerHandler {
   Fd epoll_;
   Fd signals_;
   uint64_t started_ms_ = 0;
+  bool can_judge_hosts_ = false;  // stays true
+  bool was_silence_logged_ = false;
   uint64_t next_flush_ms_ = 0;
   uint64_t next_reconcile_ms_ = 0;
 };

@@ -87,6 +87,11 @@ Result<Json> Daemon::Status() {
   if (const std::string outage = store_->Outage(); !outage.empty()) {
     problems.push_back({{"message", kNoAnswer + outage}, {"hint", "jobs that run go on, new ones wait; see etcd there"}});
   }
+  for (const auto& [peer, join] : waiting_) {
+    problems.push_back({{"message", "rank " + std::to_string(join.request.rank) + " of job '" + join.job + "' has been waiting for the store for " +
+                                        std::to_string((NowMs() - join.began_ms) / 1000) + " s"},
+                        {"hint", ""}});
+  }
   return Json{{"schema", "mlnet.status/1"},
               {"state", problems.empty() ? "ok" : "degraded"},
               {"problems", problems},

@@ -161,6 +161,7 @@ bool Daemon::EndIfBroken(const JobView& view) {
     if (host == config_.host) continue;
     std::string why = WhyHostIsGone(snapshot_, host, now_ms);
     if (why.empty()) continue;
+    if (!CanJudgeHosts()) return false;
     // Heartbeats are no changes: look at the newest before a job ends because of one.
     auto fresh = store_->LoadHosts();
     if (!fresh) return false;
@@ -172,7 +173,7 @@ bool Daemon::EndIfBroken(const JobView& view) {
 }
 
 bool Daemon::PlanIfFull(const JobView& view) {
-  if (!IsFull(view)) return false;
+  if (!IsFull(view) || !CanJudgeHosts()) return false;
   auto fresh = store_->LoadOpen({});  // for the heartbeats
   if (!fresh) return false;
   auto done = store_->UpdateJob(view.job.name, [&](std::optional<JobView>& v) -> Result<void> {

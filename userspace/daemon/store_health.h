@@ -6,10 +6,23 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <vector>
 
+#include "control/model.h"
 #include "control/plan.h"
 
 namespace mlnet::daemon {
+
+/// A host other than `own` whose heartbeat is old, perhaps only because of an outage that ended before this daemon could
+/// see it: who lives has as long to write a new one as after an outage that was seen. Nullptr: heartbeats are what they are.
+inline const control::HostRecord* NotHeardYet(const std::vector<control::HostRecord>& hosts, const std::string& own,
+                                              uint64_t started_ms, uint64_t now_ms) {
+  if (now_ms > started_ms + control::kHeartbeatStaleMs) return nullptr;
+  for (const control::HostRecord& host : hosts) {
+    if (host.host != own && host.running && now_ms > host.heartbeat_ms + control::kHeartbeatStaleMs) return &host;
+  }
+  return nullptr;
+}
 
 class StoreHealth {
  public:

@@ -7,6 +7,7 @@
 
 #include "control/job.h"
 #include "daemon/daemon.h"
+#include "daemon/store_health.h"
 
 namespace mlnet::daemon {
 
@@ -84,6 +85,21 @@ Result<bool> Daemon::TryJoin(rpc::PeerId peer, const WaitingJoin& join) {
   snapshot_.jobs.push_back(std::move(after));
   spdlog::info("job {}: rank {} of {} joined, pid {}", join.job, join.request.rank, join.request.world_size, join.request.pid);
   return true;
+}
+
+// An outage that was over before this daemon started has left old heartbeats all the same.
+bool Daemon::CanJudgeHosts() {
+  if (can_judge_hosts_) return true;
+  const auto hosts = store_->LoadHosts();
+  if (!hosts) return false;
+  const control::HostRecord* silent = NotHeardYet(*hosts, config_.host, started_ms_, NowMs());
+  can_judge_hosts_ = silent == nullptr;
+  if (silent != nullptr && !was_silence_logged_) {
+    spdlog::info("mlnetd on host {} was last heard of {} s ago, perhaps for an outage of the store: it gets {} s to show up",
+                 silent->host, (NowMs() - silent->heartbeat_ms) / 1000, control::kHeartbeatStaleMs / 1000);
+    was_silence_logged_ = true;
+  }
+  return can_judge_hosts_;
 }
 
 Error Daemon::StoreTimeout(const std::string& job, int rank, uint64_t began_ms) const {

@@ -46,5 +46,28 @@ TEST(store_health, outages_in_a_row_are_one) {
   EXPECT_EQ(health.Graced(99'000), 99'000u);
 }
 
+control::HostRecord Host(const std::string& name, uint64_t heartbeat_ms, bool running = true) {
+  control::HostRecord host;
+  host.host = name;
+  host.heartbeat_ms = heartbeat_ms;
+  host.running = running;
+  return host;
+}
+
+TEST(store_health, daemon_that_has_just_started_does_not_call_a_silent_host_dead) {
+  const std::vector<control::HostRecord> hosts = {Host("alive", 100'100), Host("silent", 85'000), Host("stopped", 10, false)};
+  const auto* silent = NotHeardYet(hosts, "own", 100'000, 100'200);
+  ASSERT_NE(silent, nullptr);
+  EXPECT_EQ(silent->host, "silent");
+  EXPECT_EQ(NotHeardYet(hosts, "own", 100'000, 110'000), silent) << "as long as hosts have after an outage that was seen";
+  EXPECT_EQ(NotHeardYet(hosts, "own", 100'000, 110'001), nullptr) << "it had its time";
+}
+
+TEST(store_health, daemon_that_has_just_started_waits_for_nobody_when_all_were_heard) {
+  EXPECT_EQ(NotHeardYet({Host("alive", 99'500), Host("stopped", 10, false)}, "own", 100'000, 100'200), nullptr);
+  EXPECT_EQ(NotHeardYet({Host("own", 10)}, "own", 100'000, 100'200), nullptr) << "left by the daemon before it";
+  EXPECT_EQ(NotHeardYet({Host("back", 100'100)}, "own", 100'000, 100'200), nullptr);
+}
+
 }  // namespace
 }  // namespace mlnet::daemon
