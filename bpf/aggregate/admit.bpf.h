@@ -47,6 +47,21 @@ static __always_inline enum mlnet_verdict child_admit(const struct pkt *p, const
 	return 0;
 }
 
+/* Whether a sum of such flags ends at the server of this host instead of leaving as the result. */
+static __always_inline __u32 is_for_server(const struct mlnet_node *node, __u8 flags)
+{
+	/* Without a branch: the verifier would walk all that follows once for each way to be false. */
+	return masked(node->flags & (flags / (MLNET_F_SERVER / MLNET_NODE_SERVER)), MLNET_NODE_SERVER);
+}
+
+/* From the job's server, which runs on this host and sends by the veth. */
+static __always_inline enum mlnet_verdict server_admit(const struct pkt *p, const struct mlnet_node *node)
+{
+	int is_servers = node->flags & MLNET_NODE_SERVER && pkt_is_local(p, node) && p->saddr_be == node->addr_be;
+
+	return is_servers && p->flags & MLNET_F_SERVER ? 0 : MLNET_V_DROP_NOT_PARENT;
+}
+
 /* Downwards: from the node above the ranks of this host, from the one above this node, or by multicast. */
 static __always_inline enum mlnet_verdict parent_admit(const struct pkt *p, const struct mlnet_node *node)
 {

@@ -13,12 +13,12 @@
 #include "check.bpf.h"
 #include "maps.bpf.h"
 
-static __always_inline struct mlnet_cell *cell_find(const struct pkt *p, const struct mlnet_node *node)
+static __always_inline struct mlnet_cell *cell_find(const struct pkt *p, const struct mlnet_node *node, __u32 inbox_id)
 {
 	const struct mlnet_pool *pool = &node->pools[masked(p->class_stream, MLNET_POOLS_MAX - 1)];
 	__u32 log2_slots = pool->log2_slots & 31;
 	__u32 slot = p->seq & ((1ULL << log2_slots) - 1), set = (p->seq >> log2_slots) & 1;
-	__u32 inbox_id = node->inbox_id, key = pool->cell_base + slot * 2 + set;
+	__u32 key = pool->cell_base + slot * 2 + set;
 	void *inbox = bpf_map_lookup_elem(&ml_inboxes, &inbox_id);
 
 	return inbox ? bpf_map_lookup_elem(inbox, &key) : NULL;
@@ -63,29 +63,40 @@ static __always_inline void cell_write(struct mlnet_cell *cell, const struct pkt
 	__sync_lock_test_and_set(&cell->published, stamp); /* full barrier: the words are visible first */
 }
 
-static __always_inline int notice_send(const struct mlnet_node *node, __u32 local, struct mlnet_notice *notice)
+static __always_inline int ring_send(__u32 ring_id, struct mlnet_notice *notice)
 {
-	__u32 ring_id = node->local_ring[masked(local, MLNET_CHILDREN_MAX - 1)];
 	void *ring = bpf_map_lookup_elem(&ml_rings, &ring_id);
 
 	return ring ? bpf_ringbuf_output(ring, notice, sizeof(*notice), BPF_RB_FORCE_WAKEUP) : -1;
 }
 
+static __always_inline int notice_send(const struct mlnet_node *node, __u32 local, struct mlnet_notice *notice)
+{
+	return ring_send(node->local_ring[masked(local, MLNET_CHILDREN_MAX - 1)], notice);
+}
+
 /*
- * Wakes the ranks that sleep. A rank sets its bit, fences, and looks at the cell once more before it
+ * Takes the bits of those that sleep on an inbox, to wake them. A rank sets its bit, fences, and looks at the cell once more before it
  * sleeps; here the cell is published before the bits are taken: one of the two sees the other.
  */
-static __always_inline void ranks_wake(const struct mlnet_node *node)
+static __always_inline __u64 asleep_take(__u32 inbox_id)
 {
-	__u32 zero = 0, inbox_id = node->inbox_id;
+	__u32 zero = 0;
 	void *inner = bpf_map_lookup_elem(&ml_wakes, &inbox_id);
 	struct mlnet_wake *wake = inner ? bpf_map_lookup_elem(inner, &zero) : NULL;
-	struct mlnet_notice notice = {};
-	__u64 asleep;
 
 	if (!wake || !*(volatile __u64 *)&wake->asleep)
+		return 0;
+	return __sync_lock_test_and_set(&wake->asleep, 0);
+}
+
+static __always_inline void ranks_wake(const struct mlnet_node *node)
+{
+	__u64 asleep = asleep_take(node->inbox_id);
+	struct mlnet_notice notice = {};
+
+	if (!asleep)
 		return;
-	asleep = __sync_lock_test_and_set(&wake->asleep, 0);
 	for (__u32 local = 0; local < MLNET_CHILDREN_MAX; local++) {
 		if (local >= node->n_local)
 			break;
@@ -94,22 +105,39 @@ static __always_inline void ranks_wake(const struct mlnet_node *node)
 	}
 }
 
-static __always_inline enum mlnet_verdict result_deliver(const struct pkt *p, const struct mlnet_node *node,
-							 const struct trailer_words *t)
+/* A packet without its payload is a whole result only where it says that there is nothing to read. */
+static __always_inline int result_is_whole(const struct pkt *p)
+{
+	return p->blocks || !p->words || p->flags & MLNET_F_NO_DATA;
+}
+
+/* What the packet holds into its cell of an inbox. */
+static __always_inline enum mlnet_verdict cell_deliver(const struct pkt *p, const struct mlnet_node *node, __u32 inbox_id,
+						       const struct trailer_words *t)
 {
 	__u64 stamp = MLNET_STAMP(p->epoch, p->seq);
 	struct mlnet_cell *cell;
 
-	if (p->words && !p->blocks)
-		return MLNET_V_DROP_MALFORMED;
-	cell = cell_find(p, node);
+	cell = cell_find(p, node, inbox_id);
 	if (!cell)
 		return MLNET_V_DROP_NO_POOL;
 	if (!cell_claim(cell, stamp))
 		return MLNET_V_DROP_RESULT_OLD;
 	cell_write(cell, p, t, stamp);
-	ranks_wake(node);
 	return MLNET_V_DELIVERED;
+}
+
+static __always_inline enum mlnet_verdict result_deliver(const struct pkt *p, const struct mlnet_node *node,
+							 const struct trailer_words *t)
+{
+	enum mlnet_verdict verdict;
+
+	if (!result_is_whole(p))
+		return MLNET_V_DROP_MALFORMED;
+	verdict = cell_deliver(p, node, node->inbox_id, t);
+	if (verdict == MLNET_V_DELIVERED)
+		ranks_wake(node);
+	return verdict;
 }
 
 static __always_inline struct mlnet_notice notice_of(const struct pkt *p, const struct trailer_words *t, __u8 child)

@@ -68,11 +68,11 @@ static __always_inline void result_write(struct pkt *p, struct mlnet_set *set, s
 	sum_write(p, set, words, t, h0_with_type(p->h0, MLNET_T_RESULT), h1_with(p->h1, MLNET_CHILD_ALL, set->flags));
 }
 
-/* The partial sum of an inner node, as its contribution to the node above. */
+/* The partial sum of an inner node, as its contribution to the node above; the sum that a server gets looks the same. */
 static __always_inline void partial_write(struct pkt *p, struct mlnet_set *set, struct mlnet_words *words,
-					  const struct mlnet_node *node, struct trailer_words *t)
+					  const struct mlnet_node *node, struct trailer_words *t, __u8 flags)
 {
-	__u8 flags = set->flags;
+	flags |= set->flags;
 
 	if (p->words && !set->weight)
 		flags |= MLNET_F_NO_DATA;

@@ -11,24 +11,31 @@
 #include "place.bpf.h"
 #include "slot.bpf.h"
 
-/* The result of a partial sum that this node sent up: kept for its children. 1: it was not here yet. Lock held. */
+/* What came in the place of the sum: kept for the children. Lock held. */
+static __always_inline void set_keep_result(struct mlnet_set *set, struct mlnet_words *words, const struct pkt *p,
+					    const struct mlnet_node *node, const struct trailer_words *t, __u64 sum)
+{
+	set->state = MLNET_SET_RESULT;
+	if (!node->n_fan) /* all children read the inbox of this host */
+		return;
+	words_add(words, p, 1);
+	set->check = sum;
+	set->weight = t->weight;
+	set->flags = p->flags & ~MLNET_F_NO_PAYLOAD; /* a retry is answered in full length, with zeros */
+	set->has_words = !!p->blocks;
+	st64(set->exps, t->e0);
+	st64(set->exps + 8, t->e1);
+	st48(set->exps + 16, t->e2);
+}
+
+/* The result of a partial sum that this node sent up. 1: it was not here yet. Lock held. */
 static __always_inline int set_take_result(struct mlnet_set *set, struct mlnet_words *words, const struct pkt *p,
 					   const struct mlnet_node *node, const struct trailer_words *t, __u64 sum)
 {
 	if (!set_holds(set, p->epoch, p->seq) || !set_matches(set, p) ||
 	    (set->state != MLNET_SET_COMPLETE && set->state != MLNET_SET_UNSENT))
 		return 0;
-	set->state = MLNET_SET_RESULT;
-	if (!node->n_fan) /* all children read the inbox of this host */
-		return 1;
-	words_add(words, p, 1);
-	set->check = sum;
-	set->weight = t->weight;
-	set->flags = p->flags;
-	set->has_words = !!p->blocks;
-	st64(set->exps, t->e0);
-	st64(set->exps + 8, t->e1);
-	st48(set->exps + 16, t->e2);
+	set_keep_result(set, words, p, node, t, sum);
 	return 1;
 }
 
@@ -41,7 +48,7 @@ static __always_inline enum mlnet_verdict result_from_above(struct xdp_md *ctx, 
 	enum mlnet_verdict verdict = MLNET_V_DROP_RESULT_OLD;
 	struct place place;
 
-	if (p->words && !p->blocks)
+	if (!result_is_whole(p))
 		return MLNET_V_DROP_MALFORMED;
 	if (!place_find(p, node, &place))
 		return MLNET_V_DROP_NO_POOL;

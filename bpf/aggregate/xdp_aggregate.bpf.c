@@ -16,6 +16,7 @@
 #include "deliver.bpf.h"
 #include "event.bpf.h"
 #include "inner.bpf.h"
+#include "server.bpf.h"
 #include "../lib/finish.bpf.h"
 
 const volatile struct mlnet_cfg ml_cfg = {
@@ -23,17 +24,40 @@ const volatile struct mlnet_cfg ml_cfg = {
 	.lag_mask = 15,
 };
 
+int ml_server(struct xdp_md *ctx);
+
+/* The program that ml_ingress hands over to what a server gets and gives. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__array(values, int(struct xdp_md *));
+} ml_servers SEC(".maps") = {
+	.values = { [0] = (void *)&ml_server },
+};
+
+/* Whether the finished sum is not the result yet: it goes to the node above, or to the server of this host. */
+static __always_inline __u32 set_goes_up(const struct mlnet_set *set, const struct mlnet_node *node)
+{
+	return (node->flags & MLNET_NODE_INNER) | is_for_server(node, set->flags);
+}
+
 /*
  * A retry of a partial sum that is complete, while the result is not here: forwarded again, at most once in
- * node->forward_ns, or for the first time if it had no packet yet. Lock held.
+ * node->forward_ns, or for the first time if it had no packet yet. A server is only reminded. Lock held.
  */
 static __always_inline enum mlnet_verdict partial_answer(struct mlnet_set *set, struct mlnet_words *words, struct pkt *p,
 							 struct trailer_words *t, const struct mlnet_node *node,
 							 __u64 now_ns, struct reply *reply)
 {
-	if (set->state == MLNET_SET_COMPLETE && now_ns - set->first_ns < node->forward_ns) {
+	int is_early = now_ns - set->first_ns < node->forward_ns, has_server = node->flags & MLNET_NODE_SERVER;
+
+	if (set->state == MLNET_SET_COMPLETE && (is_early || has_server)) {
 		reply->type = MLNET_T_HELD; /* nobody is missing below this node */
-		return MLNET_V_HELD;
+		if (is_early)
+			return MLNET_V_HELD;
+		set->first_ns = now_ns;
+		return MLNET_V_SERVER_REMINDED; /* its cell still holds the sum */
 	}
 	if (!pkt_fits_partial(p, set)) {
 		reply->type = MLNET_T_RESEND;
@@ -41,7 +65,7 @@ static __always_inline enum mlnet_verdict partial_answer(struct mlnet_set *set, 
 	}
 	set->state = MLNET_SET_COMPLETE;
 	set->first_ns = now_ns;
-	partial_write(p, set, words, node, t);
+	partial_write(p, set, words, node, t, MLNET_F_RETRY);
 	return MLNET_V_PARTIAL_AGAIN_TX;
 }
 
@@ -50,12 +74,10 @@ static __always_inline enum mlnet_verdict set_answer(struct mlnet_set *set, stru
 						     struct trailer_words *t, const struct mlnet_node *node,
 						     __u64 now_ns, struct reply *reply)
 {
-	if (node->flags & MLNET_NODE_INNER) {
-		if (set->state != MLNET_SET_RESULT)
-			return partial_answer(set, words, p, t, node, now_ns, reply);
-		if (!node->n_fan)
-			return MLNET_V_DROP_RESULT_HERE;
-	}
+	if (set->state == MLNET_SET_RESULT && !node->n_fan)
+		return MLNET_V_DROP_RESULT_HERE;
+	if (set->state != MLNET_SET_RESULT && set_goes_up(set, node))
+		return partial_answer(set, words, p, t, node, now_ns, reply);
 	if (!pkt_has_room(p)) {
 		reply->type = MLNET_T_RESEND;
 		return MLNET_V_ASK_RESEND;
@@ -72,15 +94,17 @@ static __always_inline enum mlnet_verdict set_complete(struct mlnet_set *set, st
 						       struct trailer_words *t, const struct mlnet_node *node,
 						       __u64 now_ns, struct reply *reply)
 {
-	if (node->flags & MLNET_NODE_INNER ? !pkt_fits_partial(p, set) : !pkt_has_room(p)) {
+	int goes_up = set_goes_up(set, node);
+
+	if (goes_up ? !pkt_fits_partial(p, set) : !pkt_has_room(p)) {
 		set->state = MLNET_SET_UNSENT;
 		reply->type = MLNET_T_RESEND;
 		return MLNET_V_SUM_COMPLETE_UNSENT;
 	}
 	set->state = MLNET_SET_COMPLETE;
-	if (node->flags & MLNET_NODE_INNER) {
+	if (goes_up) {
 		set->first_ns = now_ns;
-		partial_write(p, set, words, node, t);
+		partial_write(p, set, words, node, t, 0);
 		return MLNET_V_PARTIAL_TX;
 	}
 	result_write(p, set, words, t);
@@ -157,9 +181,14 @@ static __always_inline enum mlnet_verdict emit(struct xdp_md *ctx, const struct 
 		return result_send_one(p, node);
 	case MLNET_V_PARTIAL_TX:
 	case MLNET_V_PARTIAL_AGAIN_TX:
+		if (node->flags & MLNET_NODE_SERVER)
+			return MLNET_V_SUM_TO_SERVER;
 		return partial_send(p, node, verdict == MLNET_V_PARTIAL_AGAIN_TX);
 	case MLNET_V_MISMATCH:
 		event_mismatch(p, reply->fingerprint);
+		return reply_send(ctx, p, node, reply, verdict);
+	case MLNET_V_SERVER_REMINDED:
+		server_remind(p, node);
 		return reply_send(ctx, p, node, reply, verdict);
 	case MLNET_V_SUM_COMPLETE_UNSENT:
 	case MLNET_V_ASK_RESEND:
@@ -176,7 +205,7 @@ static __always_inline enum mlnet_verdict contribution(struct xdp_md *ctx, struc
 {
 	__u32 link_key = node->link_base + (p->child & (MLNET_CHILDREN_MAX - 1));
 	int is_sampled = !(p->seq & ml_cfg.lag_mask);
-	__u64 now_ns = is_sampled || (node->flags & MLNET_NODE_INNER) ? bpf_ktime_get_ns() : 0, lag_ns = 0, sum;
+	__u64 now_ns = is_sampled || node->flags & (MLNET_NODE_INNER | MLNET_NODE_SERVER) ? bpf_ktime_get_ns() : 0, lag_ns = 0, sum;
 	struct reply reply = { .fingerprint = p->fingerprint };
 	enum mlnet_verdict verdict;
 	struct trailer_words t;
@@ -225,6 +254,7 @@ static __always_inline enum mlnet_verdict from_parent(struct xdp_md *ctx, const 
 	return reply_deliver(p, node, &t);
 }
 
+/* What goes on in ml_server ends here as SUM_TO_SERVER. */
 static __always_inline enum mlnet_verdict ingress(struct xdp_md *ctx, struct pkt *p)
 {
 	struct mlnet_node *node;
@@ -248,6 +278,8 @@ static __always_inline enum mlnet_verdict ingress(struct xdp_md *ctx, struct pkt
 	case MLNET_T_RESEND:
 	case MLNET_T_MISMATCH:
 		return from_parent(ctx, p, node);
+	case MLNET_T_ANSWER:
+		return MLNET_V_SUM_TO_SERVER;
 	case MLNET_T_PING:
 	case MLNET_T_PONG:
 		return ping(ctx, p, node);
@@ -260,8 +292,22 @@ SEC("xdp")
 int ml_ingress(struct xdp_md *ctx)
 {
 	struct pkt p = {};
+	enum mlnet_verdict verdict = ingress(ctx, &p);
 
-	return finish(&p, ingress(ctx, &p), &ml_stats);
+	if (verdict == MLNET_V_SUM_TO_SERVER) {
+		bpf_tail_call(ctx, &ml_servers, 0);
+		verdict = MLNET_V_UNDECIDED; /* that program is not there */
+	}
+	return finish(&p, verdict, &ml_stats);
+}
+
+/* The way to and from the server of a root. A program of its own, because the verifier's limit is one per program. */
+SEC("xdp")
+int ml_server(struct xdp_md *ctx)
+{
+	struct pkt p = {};
+
+	return finish(&p, server(ctx, &p), &ml_stats);
 }
 
 /*

@@ -25,14 +25,15 @@ static __always_inline int finish(const struct pkt *p, enum mlnet_verdict verdic
 	if (index != MLNET_V_PASS_NOT_OURS)
 		stats->bytes_in += p->frame_bytes;
 	if ((index >= MLNET_V_SUM_FIRST && index <= MLNET_V_SUM_COMPLETE_UNSENT) ||
-	    index == MLNET_V_SUM_COMPLETE_LOCAL || index == MLNET_V_PARTIAL_TX || index == MLNET_V_PARTIAL_REDIRECT) {
+	    index == MLNET_V_SUM_COMPLETE_LOCAL || index == MLNET_V_PARTIAL_TX || index == MLNET_V_PARTIAL_REDIRECT ||
+	    index == MLNET_V_SUM_TO_SERVER) {
 		stats->contributions++;
 		if (!(p->flags & MLNET_F_NO_DATA))
 			stats->words_summed += p->blocks * MLNET_BLOCK_WORDS;
 	}
 	if (index == MLNET_V_SUM_COMPLETE_TX || index == MLNET_V_SUM_COMPLETE_FAN ||
 	    index == MLNET_V_SUM_SENT_LATE || index == MLNET_V_SUM_SENT_LATE_FAN ||
-	    index == MLNET_V_SUM_COMPLETE_LOCAL || index == MLNET_V_SUM_SENT_LATE_LOCAL)
+	    index == MLNET_V_SUM_COMPLETE_LOCAL || index == MLNET_V_SUM_SENT_LATE_LOCAL || index == MLNET_V_ANSWER_SENT)
 		stats->results++;
 	return verdict_actions[index];
 }

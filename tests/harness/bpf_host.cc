@@ -14,6 +14,7 @@ namespace mlnet::test {
 namespace {
 
 constexpr uint32_t kNetmaskClassD = 0xe0;
+constexpr uint32_t kFirstServerInbox = MLNET_INBOXES_MAX / 2;
 
 // Multicast link address of an IPv4 group: RFC 1112, 01:00:5e and the low 23 bits.
 void GroupMac(uint32_t group_be, uint8_t* mac) {
@@ -76,6 +77,8 @@ struct BpfHost::JobMaps {
   Fd entry, inbox, wake, fan;
   std::vector<uint32_t> ring_ids;
   std::vector<Fd> rings;
+  Fd server_inbox, server_wake, server_ring;
+  uint32_t server_ring_id = 0;
 };
 
 std::unique_ptr<BpfHost> BpfHost::Create() {
@@ -114,8 +117,23 @@ BpfHost::JobMaps& BpfHost::MapsOf(const JobSpec& spec) {
     Put(bpf_map__fd(skeleton_->maps.ml_inboxes), id, &inbox);
     Put(bpf_map__fd(skeleton_->maps.ml_wakes), id, &wake);
   }
+  if ((spec.flags & MLNET_NODE_SERVER) != 0 && !maps->server_inbox) MakeServer(spec, *maps);
   if (!maps->trees.contains(spec.tree)) MakeTree(spec, *maps);
   return *maps;
+}
+
+void BpfHost::MakeServer(const JobSpec& spec, JobMaps& maps) {
+  uint32_t cells = 0;
+  for (size_t i = 0; i < spec.open_pools.size(); ++i) cells += 2U << Log2Slots(spec, i);
+  maps.server_inbox = NewMap(BPF_MAP_TYPE_ARRAY, "t_s_inbox", sizeof(mlnet_cell), cells * spec.num_trees,
+                             BPF_F_MMAPABLE | BPF_F_INNER_MAP);
+  maps.server_wake = NewMap(BPF_MAP_TYPE_ARRAY, "t_s_wake", sizeof(mlnet_wake), 1, BPF_F_MMAPABLE);
+  maps.server_ring = NewMap(BPF_MAP_TYPE_RINGBUF, "t_s_ring", 0, MLNET_NOTICE_RING_BYTES);
+  maps.server_ring_id = next_ring_++;
+  const int inbox = maps.server_inbox.get(), wake = maps.server_wake.get(), ring = maps.server_ring.get();
+  Put(bpf_map__fd(skeleton_->maps.ml_inboxes), kFirstServerInbox + maps.stats_id, &inbox);
+  Put(bpf_map__fd(skeleton_->maps.ml_wakes), kFirstServerInbox + maps.stats_id, &wake);
+  Put(bpf_map__fd(skeleton_->maps.ml_rings), maps.server_ring_id, &ring);
 }
 
 void BpfHost::MakeTree(const JobSpec& spec, JobMaps& maps) {
@@ -156,6 +174,8 @@ void BpfHost::FillNode(const JobSpec& spec, const JobMaps& maps, mlnet_node& nod
   node.forward_ns = spec.forward_ns;
   node.group_be = spec.group_be;
   node.inbox_id = node.fan_id = node.stats_id = maps.stats_id;
+  node.server_inbox_id = kFirstServerInbox + maps.stats_id;
+  node.server_ring_id = maps.server_ring_id;
   if ((spec.group_be & kNetmaskClassD) == kNetmaskClassD) GroupMac(spec.group_be, node.group_mac);
   node.n_fan = 0;
   std::vector<uint32_t> seen;
@@ -261,6 +281,11 @@ mlnet_cell BpfHost::Cell(uint16_t job, uint8_t class_stream, uint32_t slot, uint
   return Get<mlnet_cell>(maps.inbox.get(), maps.trees.at(0).node.pools[class_stream].cell_base + slot * 2 + set);
 }
 
+mlnet_cell BpfHost::ServerCell(uint16_t job, uint8_t class_stream, uint32_t slot, uint32_t set) {
+  const JobMaps& maps = *jobs_.at(job);
+  return Get<mlnet_cell>(maps.server_inbox.get(), maps.trees.at(0).node.pools[class_stream].cell_base + slot * 2 + set);
+}
+
 mlnet_link BpfHost::Link(uint16_t job, uint8_t child) {
   return Get<mlnet_link>(bpf_map__fd(skeleton_->maps.ml_links), jobs_.at(job)->trees.at(0).node.link_base + child);
 }
@@ -280,6 +305,15 @@ uint64_t BpfHost::Asleep(uint16_t job) { return Get<mlnet_wake>(jobs_.at(job)->w
 
 std::vector<mlnet_notice> BpfHost::TakeNotices(uint16_t job, uint32_t local) {
   return Drain<mlnet_notice>(jobs_.at(job)->rings.at(local).get());
+}
+
+void BpfHost::SetServerAsleep(uint16_t job, uint64_t mask) {
+  mlnet_wake wake{mask};
+  Put(jobs_.at(job)->server_wake.get(), 0, &wake);
+}
+
+std::vector<mlnet_notice> BpfHost::TakeServerNotices(uint16_t job) {
+  return Drain<mlnet_notice>(jobs_.at(job)->server_ring.get());
 }
 
 std::vector<mlnet_event> BpfHost::TakeEvents() {
@@ -305,5 +339,8 @@ mlnet_stats BpfHost::Stats(uint16_t job) {
 int BpfHost::InboxFd(uint16_t job) const { return jobs_.at(job)->inbox.get(); }
 int BpfHost::WakeFd(uint16_t job) const { return jobs_.at(job)->wake.get(); }
 int BpfHost::RingFd(uint16_t job, uint32_t local) const { return jobs_.at(job)->rings.at(local).get(); }
+int BpfHost::ServerInboxFd(uint16_t job) const { return jobs_.at(job)->server_inbox.get(); }
+int BpfHost::ServerWakeFd(uint16_t job) const { return jobs_.at(job)->server_wake.get(); }
+int BpfHost::ServerRingFd(uint16_t job) const { return jobs_.at(job)->server_ring.get(); }
 
 }  // namespace mlnet::test

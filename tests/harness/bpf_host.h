@@ -72,6 +72,10 @@ class BpfHost {
   void SetAsleep(uint16_t job, uint64_t mask);
   uint64_t Asleep(uint16_t job);
   std::vector<mlnet_notice> TakeNotices(uint16_t job, uint32_t local);
+  /// What the job's server has on this host (MLNET_NODE_SERVER).
+  mlnet_cell ServerCell(uint16_t job, uint8_t class_stream, uint32_t slot, uint32_t set);
+  void SetServerAsleep(uint16_t job, uint64_t mask);
+  std::vector<mlnet_notice> TakeServerNotices(uint16_t job);
   std::vector<mlnet_event> TakeEvents();
   /// Counters of one job (0: packets of no job), summed over CPUs.
   mlnet_stats Stats(uint16_t job);
@@ -79,6 +83,9 @@ class BpfHost {
   int InboxFd(uint16_t job) const;
   int WakeFd(uint16_t job) const;
   int RingFd(uint16_t job, uint32_t local) const;
+  int ServerInboxFd(uint16_t job) const;
+  int ServerWakeFd(uint16_t job) const;
+  int ServerRingFd(uint16_t job) const;
 
  private:
   struct TreeMaps;
@@ -87,6 +94,7 @@ class BpfHost {
   void FillNode(const JobSpec& spec, const JobMaps& maps, mlnet_node& node);
   void MakeTree(const JobSpec& spec, JobMaps& maps);
   JobMaps& MapsOf(const JobSpec& spec);
+  void MakeServer(const JobSpec& spec, JobMaps& maps);
 
   xdp_aggregate* skeleton_ = nullptr;
   std::map<uint16_t, std::unique_ptr<JobMaps>> jobs_;

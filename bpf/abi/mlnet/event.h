@@ -29,7 +29,10 @@ struct mlnet_event {
 	__u64 time_ns; /* CLOCK_MONOTONIC */
 };
 
-/* A wake-up carries type 0; everything else is the packet's type (HELD, BUSY, RESEND, MISMATCH). */
+/*
+ * A wake-up carries type 0; everything else is the packet's type (HELD, BUSY, RESEND, MISMATCH). To the server:
+ * CONTRIB, a child asked again for the answer to seq.
+ */
 struct mlnet_notice {
 	__u8 type;
 	__u8 tree;

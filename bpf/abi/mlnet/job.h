@@ -6,7 +6,7 @@
  *   ml_jobs     ARRAY_OF_MAPS  job id -> ARRAY of mlnet_node, by tree  daemon swaps whole entries
  *   ml_slots    ARRAY          slot index -> mlnet_slot              program, under the slot's lock
  *   ml_words    ARRAY_OF_MAPS  words id -> ARRAY(2P) of mlnet_words  program, under the slot's lock
- *   ml_inboxes  ARRAY_OF_MAPS  inbox id -> ARRAY of mlnet_cell       program; frozen, mapped by ranks
+ *   ml_inboxes  ARRAY_OF_MAPS  inbox id -> ARRAY of mlnet_cell       program; frozen, mapped by ranks or the server
  *   ml_wakes    ARRAY_OF_MAPS  inbox id -> ARRAY(1) of mlnet_wake    ranks set, program clears
  *   ml_rings    ARRAY_OF_MAPS  ring id -> RINGBUF of mlnet_notice    program -> one rank
  *   ml_fans     ARRAY_OF_MAPS  fan id -> DEVMAP of n same-NIC ports  daemon
@@ -23,7 +23,7 @@
 #include "verdict.h"
 #include "wire.h"
 
-#define MLNET_ABI_VERSION 2 /* of everything in this file; part of the pin path */
+#define MLNET_ABI_VERSION 3 /* of everything in this file; part of the pin path */
 
 #define MLNET_JOBS_MAX 65536
 #define MLNET_TREES_MAX 32 /* of one job */
@@ -42,6 +42,7 @@
 #define MLNET_NODE_DELIVER 0x02   /* has local ranks: inbox and parent below are valid */
 #define MLNET_NODE_MULTICAST 0x04 /* results leave once, to group; else one copy per host */
 #define MLNET_NODE_INNER 0x08     /* sums here, and sends the partial sum on to the node above */
+#define MLNET_NODE_SERVER 0x10    /* root whose host has the job's server: gets sums with MLNET_F_SERVER */
 
 #define MLNET_POOLS_MAX 16 /* class + 8 * stream, as in class_stream */
 
@@ -68,8 +69,10 @@ struct mlnet_node {
 	__u32 parent_be; /* the node above this host's ranks: the own local_be if it sums itself */
 	__u32 up_be;     /* the node above this one (inner) */
 	__u32 root_be;   /* where multicast results come from */
-	__u32 forward_ns; /* a partial sum is not forwarded again within that time (inner) */
+	__u32 forward_ns; /* a sum goes up again, or its server is reminded, after that time (inner, server) */
 	__u32 inbox_id;
+	__u32 server_inbox_id; /* cells for the server, laid out as the ranks' (server) */
+	__u32 server_ring_id;
 	__u32 fan_id;
 	__u32 link_base;
 	__u32 stats_id;
@@ -91,9 +94,9 @@ enum mlnet_set_state {
 	MLNET_SET_EMPTY = 0,
 	MLNET_SET_FILLING = 1,
 	MLNET_SET_UNSENT = 2,   /* complete; waits for a packet long enough to carry the sum (rule 4) */
-	MLNET_SET_COMPLETE = 3, /* complete and sent at least once */
+	MLNET_SET_COMPLETE = 3, /* complete and sent at least once; a sum for the server: waits for its answer */
 	MLNET_SET_POISONED = 4, /* rule 6 */
-	MLNET_SET_RESULT = 5,   /* inner: the words are the result, which came from above */
+	MLNET_SET_RESULT = 5,   /* the words are the result, which came from above or from the server */
 };
 
 struct mlnet_set {
@@ -101,7 +104,7 @@ struct mlnet_set {
 	__u64 contributed; /* bit per child whose words are in */
 	__u64 proved;      /* bit per child that has sent this seq, on time or late (rule 3) */
 	__u64 check;       /* sum of the contributions' S, see wire.h */
-	__u64 first_ns;    /* arrival of the first contribution; inner, once complete: last forwarding */
+	__u64 first_ns;    /* arrival of the first contribution; once it went up or to the server: when, last */
 	__u32 fingerprint;
 	__u16 epoch;
 	__u16 weight;
@@ -133,7 +136,7 @@ struct mlnet_words {
 struct mlnet_cell {
 	__u64 claimed;   /* stamp of the newest writer; compare-and-swap decides who writes */
 	__u64 published; /* stamp whose words are whole; written last */
-	__u64 bitmap;
+	__u64 bitmap;    /* of the result; in the server's inbox: stamp whose answer the root has taken */
 	__u64 time_ns; /* CLOCK_MONOTONIC of delivery */
 	__u32 fingerprint;
 	__u16 weight;
@@ -184,7 +187,7 @@ struct mlnet_fan_state {
 };
 
 MLNET_STATIC_ASSERT(sizeof(struct mlnet_pool) == 16, "pool layout");
-MLNET_STATIC_ASSERT(sizeof(struct mlnet_node) == 16 + 11 * 4 + 20 + 256 + 256 + 64 + 64 + 256,
+MLNET_STATIC_ASSERT(sizeof(struct mlnet_node) == 16 + 13 * 4 + 20 + 256 + 256 + 64 + 64 + 256,
 		    "node layout");
 MLNET_STATIC_ASSERT(sizeof(struct mlnet_set) == 80, "set layout");
 MLNET_STATIC_ASSERT(sizeof(struct mlnet_slot) == 168, "slot layout");

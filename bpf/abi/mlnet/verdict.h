@@ -36,7 +36,7 @@
 	X(ASK_RESEND, XDP_TX, "header-only packet cannot carry the result: RESEND asked for") \
 	X(DELIVERED, XDP_DROP, "result written to the inbox") \
 	X(DROP_RESULT_OLD, XDP_DROP, "result that the inbox already holds, or newer") \
-	X(DROP_NOT_PARENT, XDP_DROP, "result or reply from a source that is not this job's aggregator") \
+	X(DROP_NOT_PARENT, XDP_DROP, "result, reply or answer from a source that is not this job's aggregator or server") \
 	X(NOTICE, XDP_DROP, "reply handed to the rank it is meant for") \
 	X(NOTICE_LOST, XDP_DROP, "reply dropped: the rank's notice ring is full") \
 	X(PONG, XDP_TX, "PING answered") \
@@ -51,7 +51,13 @@
 	X(RESULT_DOWN_TX, XDP_TX, "result from the node above, passed to the child hosts") \
 	X(RESULT_DOWN_FAN, XDP_REDIRECT, "as above, one copy per host") \
 	X(NOTICE_DOWN, XDP_DROP, "reply from the node above, handed to the ranks of this host") \
-	X(DROP_RESULT_HERE, XDP_DROP, "retry of a sum whose result is in the inbox of its host")
+	X(DROP_RESULT_HERE, XDP_DROP, "retry of a sum whose result is in the inbox of its host") \
+	X(SUM_TO_SERVER, XDP_DROP, "last contribution: the sum lies in the inbox of the job's server") \
+	X(SUM_TO_SERVER_LATE, XDP_DROP, "as above, by a full-length packet that came later") \
+	X(SERVER_REMINDED, XDP_TX, "retry of a sum that waits for the server's answer: HELD, and the server was told again") \
+	X(ANSWER_SENT, XDP_REDIRECT, "the server's answer left as the result") \
+	X(DROP_ANSWER_OLD, XDP_DROP, "answer that was taken already, or whose sum nobody can still need") \
+	X(DROP_ANSWER_EARLY, XDP_DROP, "answer to a sum that the server was not given, or to another collective")
 
 enum mlnet_verdict {
 #define MLNET_X(name, action, help) MLNET_V_##name,
@@ -60,7 +66,7 @@ enum mlnet_verdict {
 	MLNET_V_COUNT
 };
 
-#define MLNET_VERDICTS_MAX 48 /* counter slots in the maps; room to append */
+#define MLNET_VERDICTS_MAX 64 /* counter slots in the maps; room to append */
 
 MLNET_STATIC_ASSERT(MLNET_V_COUNT <= MLNET_VERDICTS_MAX, "verdict counters fit");
 

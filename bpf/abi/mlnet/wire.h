@@ -42,6 +42,7 @@ enum mlnet_type {
 	MLNET_T_PROOF = 8,    /* up: late proof of an inner node (rule 8) */
 	MLNET_T_PING = 9,     /* either: does this path work; seq is a nonce */
 	MLNET_T_PONG = 10,    /* answer to PING, same seq */
+	MLNET_T_ANSWER = 11,  /* up: what the server of the root makes of a sum; leaves as RESULT */
 };
 
 /* High nibble of mlnet_hdr.op_wire: what the kernel does with the words. */
@@ -76,11 +77,12 @@ enum mlnet_wire {
 
 /* mlnet_hdr.flags */
 #define MLNET_F_NO_PAYLOAD 0x01 /* header and trailer only; `words` still names the seq's size */
-#define MLNET_F_NO_DATA 0x02    /* this child has nothing to add here: weight 0, payload is padding */
+#define MLNET_F_NO_DATA 0x02    /* up: nothing to add here, weight 0; down: nothing to read; payload is padding */
 #define MLNET_F_RETRY 0x04      /* sent before; statistics only */
 #define MLNET_F_FORCED 0x08     /* completed with a part of the children (rule 8) */
 #define MLNET_F_OR_MASK 0xf0    /* these merge by OR over the children */
 #define MLNET_F_NONFINITE 0x10  /* a NaN or an infinity was seen in this packet's elements */
+#define MLNET_F_SERVER 0x20     /* the sum goes to the server of the root, whose answer is the result */
 
 /* class_stream: bits 0-2 traffic class, bit 3 stream, others zero. */
 #define MLNET_CLASS(cs) ((cs) & 0x7)
