@@ -60,8 +60,8 @@ TEST(ErrorsSim, behind_an_inner_node_all_ranks_that_may_be_missing_are_named) {
 }
 
 TEST(ErrorsSim, a_silent_node_above_is_told_apart_from_missing_ranks) {
-  for (const auto& [forward_ns, text] : {std::pair(1U, "neither this host's aggregator at 192.0.2.3:28012 nor the node above it answered"),
-                                         std::pair(4'000'000'000U, "the ranks of this host are all in, but no answer came")}) {
+  for (const auto& [forward_ns, text] : {std::pair(1U, "neither the node at 192.0.2.3:28012 nor the one above it answered"),
+                                         std::pair(4'000'000'000U, "are in, but no answer came from the one above it")}) {
     Cluster cluster({.ranks = 4, .hosts = 2, .combines = true, .forward_ns = forward_ns, .timeout_ns = 300'000'000});
     FloatCall call(4, 1'000, 3);
     cluster.network().Cut(2);  // the root

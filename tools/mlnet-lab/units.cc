@@ -26,30 +26,6 @@ std::optional<Quantity> Split(const std::string& text) {
 
 }  // namespace
 
-Result<uint64_t> ParseRate(const std::string& text) {
-  constexpr const char* kHint = "write a rate as 500mbit, 2gbit or unlimited, between 64kbit and 100gbit";
-  if (text == "unlimited" || text == "0") return uint64_t{0};
-  const auto quantity = Split(text);
-  if (quantity) {
-    for (const auto& [unit, factor] : {std::pair{"bit", 1.0}, {"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}}) {
-      if (quantity->unit != unit) continue;
-      const double bits = quantity->value * factor;
-      if (bits >= 64e3 && bits <= 100e9) return static_cast<uint64_t>(std::llround(bits));
-      return Err(ErrorCode::kInvalidArgument, fmt::format("rate '{}' is out of range", text), kHint);
-    }
-  }
-  return Err(ErrorCode::kInvalidArgument, fmt::format("'{}' is not a rate", text), kHint);
-}
-
-std::string FormatRate(uint64_t bits_per_second) {
-  if (bits_per_second == 0) return "unlimited";
-  for (const auto& [unit, factor] :
-       {std::pair{"gbit", 1'000'000'000ULL}, {"mbit", 1'000'000ULL}, {"kbit", 1'000ULL}}) {
-    if (bits_per_second % factor == 0) return fmt::format("{}{}", bits_per_second / factor, unit);
-  }
-  return fmt::format("{}bit", bits_per_second);
-}
-
 Result<uint32_t> ParsePercent(const std::string& text) {
   const auto quantity = Split(text);
   const bool unit_ok = quantity && (quantity->unit.empty() || quantity->unit == "%");

@@ -5,13 +5,13 @@
 #include <cstdint>
 #include <string>
 
+#include "base/rate.h"
 #include "mlnet/error.h"
 
 namespace mlnet::lab {
 
-/// "500mbit", "2gbit", "64kbit", "1000bit" to bits per second; "unlimited" and "0" to 0.
-Result<uint64_t> ParseRate(const std::string& text);
-std::string FormatRate(uint64_t bits_per_second);
+using mlnet::FormatRate;
+using mlnet::ParseRate;
 
 /// "1", "0.5", "1%": percent to parts per million. 0 to 100.
 Result<uint32_t> ParsePercent(const std::string& text);

@@ -2,6 +2,8 @@
 #include "control/config.h"
 
 #include <arpa/inet.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +15,7 @@
 #include "base/errno_error.h"
 #include "control/config_reader.h"
 #include "mlnet/job.h"
+#include "plan/planner.h"
 
 namespace mlnet::control {
 namespace {
@@ -129,21 +132,29 @@ void ReadIface(TableReader& in, Config& out) {
   in.OneOf("share", iface.share, {"exclusive", "shared"});
   in.Bool("aggregator", iface.aggregator);
   in.Bool("detach_on_stop", iface.detach_on_stop);
+  in.Rate("rate", iface.rate_bps);
   in.RejectUnknown();
   out.ifaces.push_back(std::move(iface));
+}
+
+void ReadSite(TableReader& in, Config& out) {
+  in.String("rack", out.rack);
+  in.Real("oversubscription", 0, 1000, out.oversubscription);
+  in.RejectUnknown();
 }
 
 void ReadJob(TableReader& in, JobSpec& out) {
   in.Number("slots", 1, 65536, out.slots);
   in.Number("classes", 1, MLNET_CLASSES_MAX, out.classes);
-  in.OneOf("shape", out.shape, {"auto", "star", "shards", "workers"});
+  in.String("shape", out.shape);
   in.Number("timeout_ms", 1, 86'400'000, out.timeout_ms);
   in.Number("deadline_ms", 0, 86'400'000, out.deadline_ms);
   in.Number("rto_min_us", 1, 60'000'000, out.rto_min_us);
   in.Number("rto_max_us", 1, 60'000'000, out.rto_max_us);
   in.Number("window_first", 1, 65536, out.window_first);
   in.RejectUnknown();
-  if (auto ok = CheckSpec(out); !ok) in.Fail("slots", ok.error().message);
+  if (auto ok = CheckShape(out.shape); !ok) in.Fail("shape", ok.error().message);
+  else if (auto spec = CheckSpec(out); !spec) in.Fail("slots", spec.error().message);
 }
 
 std::string HostName() {
@@ -159,6 +170,11 @@ bool IsName(std::string_view name) {
   }) && name != "." && name != "..";
 }
 
+Result<void> CheckShape(const std::string& shape) {
+  if (shape == "auto" || plan::ShapeFromName(shape)) return {};
+  return Err(ErrorCode::kInvalidArgument, fmt::format("is '{}', must be one of: auto, {}", shape, fmt::join(plan::ShapeNames(), ", ")));
+}
+
 Result<void> CheckSpec(const JobSpec& spec) {
   if (!std::has_single_bit(spec.slots) || spec.slots > 65536) {
     return Err(ErrorCode::kInvalidArgument, "slots is " + std::to_string(spec.slots) + ", must be a power of two up to 65536");
@@ -169,9 +185,7 @@ Result<void> CheckSpec(const JobSpec& spec) {
   if (spec.rto_min_us == 0 || spec.rto_min_us > spec.rto_max_us) {
     return Err(ErrorCode::kInvalidArgument, "rto_min_us must be at least 1 and at most rto_max_us");
   }
-  if (spec.shape != "auto" && spec.shape != "star" && spec.shape != "shards" && spec.shape != "workers") {
-    return Err(ErrorCode::kInvalidArgument, "shape is '" + spec.shape + "', must be one of: auto, star, shards, workers");
-  }
+  if (auto ok = CheckShape(spec.shape); !ok) return Err(ErrorCode::kInvalidArgument, "shape " + ok.error().message);
   if (spec.multicast != "auto" && spec.multicast != "on" && spec.multicast != "off") {
     return Err(ErrorCode::kInvalidArgument, "multicast is '" + spec.multicast + "', must be one of: auto, on, off");
   }
@@ -203,6 +217,8 @@ Result<Config> ParseConfig(std::string_view text, const std::string& source, con
     TableReader iface(table, "iface", source, &error);
     ReadIface(iface, config);
   }
+  TableReader site(file.Table("site"), "site", source, &error);
+  ReadSite(site, config);
   TableReader job(file.Table("job"), "job", source, &error);
   ReadJob(job, config.job);
   file.RejectUnknown();

@@ -21,6 +21,7 @@ struct IfaceConfig {
   std::string share = "exclusive";  // exclusive, shared
   bool aggregator = false;
   bool detach_on_stop = true;
+  uint64_t rate_bps = 0;  // of each direction; 0: what the driver says
 };
 
 /// The cluster store: etcd's addresses, and how to get in.
@@ -47,6 +48,8 @@ struct Config {
   int group_bits = 0;       // prefix length
   std::string local_address = "169.254.28.12";  // of this host's aggregator for its own ranks; empty: none
   std::vector<IfaceConfig> ifaces;
+  std::string rack;             // the switch this host is plugged into; empty: the core itself
+  double oversubscription = 0;  // of the core: a rack's uplink is 1/x of its hosts' links; 0: it never blocks
   JobSpec job;  // defaults for jobs; job.multicast is [datapath] multicast
 };
 
@@ -56,6 +59,9 @@ Result<Config> LoadConfig(const std::string& path);
 
 /// kInvalidArgument when a job cannot have this; the names in the message are those of the file.
 Result<void> CheckSpec(const JobSpec& spec);
+
+/// "auto", or a shape of the planner; the message goes on after the name of the setting.
+Result<void> CheckShape(const std::string& shape);
 
 /// 1..63 of [A-Za-z0-9._-]: names end up in paths and messages.
 bool IsName(std::string_view name);

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "control/config_reader.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
+#include <optional>
+
+#include "base/rate.h"
 
 namespace mlnet::control {
 
@@ -70,6 +75,22 @@ void TableReader::Integer(const char* key, int64_t min, int64_t max, int64_t& ou
   const auto value = node->value_exact<int64_t>();
   if (value && *value >= min && *value <= max) out = *value;
   else Fail(key, "must be an integer from " + std::to_string(min) + " to " + std::to_string(max));
+}
+
+void TableReader::Real(const char* key, double min, double max, double& out) {
+  const toml::node* node = Find(key);
+  if (node == nullptr) return;
+  const auto value = node->is_number() ? node->value<double>() : std::nullopt;
+  if (value && *value >= min && *value <= max) out = *value;
+  else Fail(key, fmt::format("must be a number from {} to {}", min, max));
+}
+
+void TableReader::Rate(const char* key, uint64_t& out) {
+  std::string text;
+  String(key, text);
+  if (text.empty()) return;
+  if (auto rate = ParseRate(text)) out = *rate;
+  else Fail(key, "is '" + text + "': " + rate.error().hint);
 }
 
 const toml::table* TableReader::Table(const char* key) {

@@ -35,6 +35,10 @@ class TableReader {
     Integer(key, min, max, value);
     out = static_cast<T>(value);
   }
+  /// REQUIRES: a number in min..max.
+  void Real(const char* key, double min, double max, double& out);
+  /// A rate such as "25gbit".
+  void Rate(const char* key, uint64_t& out);
   /// The sub-table or array of tables `key`; marks it as known.
   const toml::table* Table(const char* key);
   std::vector<const toml::table*> Tables(const char* key);

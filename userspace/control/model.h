@@ -21,8 +21,9 @@ struct IfaceRecord {
   int mtu = 0;
   bool aggregator = false;
   bool attached = false;
+  uint64_t rate_bps = 0;  // of each direction; 0: not known
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(IfaceRecord, name, address, prefix, mtu, aggregator, attached)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(IfaceRecord, name, address, prefix, mtu, aggregator, attached, rate_bps)
 
 struct HostRecord {
   std::string host;
@@ -32,10 +33,13 @@ struct HostRecord {
   uint32_t slots_free = 0;  // longest free run in ml_slots
   std::string local_address;  // where ranks of this host reach its own aggregator; empty: not at all
   std::vector<IfaceRecord> ifaces;
+  std::string rack;             // empty: plugged into the core
+  double oversubscription = 0;  // of the core, as this host was told; 0: not at all
   bool running = false;     // false after an orderly stop
   uint64_t heartbeat_ms = 0;  // a column of its own: beats must not look like changes
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(HostRecord, host, instance, pid, port, slots_free, local_address, ifaces, running)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(HostRecord, host, instance, pid, port, slots_free, local_address, ifaces, rack,
+                                                oversubscription, running)
 
 /// What an operator may set per job.
 struct JobSpec {
@@ -52,37 +56,44 @@ struct JobSpec {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobSpec, slots, classes, multicast, shape, timeout_ms, deadline_ms, rto_min_us,
                                                 rto_max_us, window_first)
 
-struct PlanChild {
-  int rank = 0;
+/// A NIC that the job uses.
+struct PlanPort {
   std::string host;
   std::string iface;
   std::string address;
-  std::string local_address;  // of the host's own aggregator; empty: it has none
+  std::string local_address;  // where ranks on the same host reach its own node; empty: it has none
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PlanChild, rank, host, iface, address, local_address)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PlanPort, host, iface, address, local_address)
 
-/// The root of a tree; what is below it follows from the children of the plan (plan.h).
-struct PlanTree {
-  std::string aggregator;  // host
-  std::string iface;
-  std::string address;
-  std::string local_address;  // where ranks on the same host reach it; empty: it has none
-  uint32_t weight = 1;        // share of large calls
+/// A host in a tree. Whether it is a node that sums follows from what is below it (tree.h).
+struct PlanNode {
+  size_t port = 0;  // index into Plan::ports
+  int parent = -1;  // index into PlanTree::nodes; -1: the root
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PlanTree, aggregator, iface, address, local_address, weight)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PlanNode, port, parent)
+
+struct PlanTree {
+  uint32_t weight = 1;          // share of large calls
+  std::vector<PlanNode> nodes;  // the root first; all hosts with ranks, and those that sum between them and the root
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PlanTree, weight, nodes)
 
 struct Plan {
   uint16_t job_id = 0;
   uint16_t epoch = 0;
   uint16_t port = 0;
+  std::string shape;  // what was chosen, and why
+  std::string why;
+  std::vector<PlanPort> ports;
   std::vector<PlanTree> trees;  // by tree number
   std::string group;
   uint32_t blocks = 0;
   uint32_t log2_slots = 0;
   uint32_t classes = 0;
-  std::vector<PlanChild> children;  // by rank
+  std::vector<std::string> host_of_rank;
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Plan, job_id, epoch, port, trees, group, blocks, log2_slots, classes, children)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Plan, job_id, epoch, port, shape, why, ports, trees, group, blocks, log2_slots,
+                                                classes, host_of_rank)
 
 inline constexpr const char* kJoining = "joining";
 inline constexpr const char* kPreparing = "preparing";

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "control/plan.h"
+#include "control/tree.h"
 
 namespace mlnet::control {
 namespace {
@@ -34,54 +35,34 @@ void SetPools(const Plan& plan, size_t tree, const TreeIds& ids, mlnet_node& nod
   }
 }
 
-void SetChildren(const std::vector<TreeChild>& children, mlnet_node& node) {
+void SetSumming(const Plan& plan, size_t tree, size_t at, const TreeIds& ids, mlnet_node& node) {
+  const PlanPort& own = PortOf(plan, tree, at);
+  const auto children = ChildrenOf(plan, tree, at);
+  node.flags |= MLNET_NODE_AGGREGATE;
+  node.addr_be = AddressBe(own.address);
+  if (!LocalRanks(plan, own.host).empty()) node.local_be = AddressBe(own.local_address);
+  node.fan_id = ids.fan;
+  node.link_base = ids.link_base;
   node.n_children = static_cast<uint8_t>(children.size());
   node.members = children.size() == 64 ? ~uint64_t{0} : (uint64_t{1} << children.size()) - 1;
   for (size_t c = 0; c < children.size(); ++c) node.child_addr_be[c] = AddressBe(children[c].address);
+  for (const size_t child : FanOf(plan, tree, at)) node.fan_child[node.n_fan++] = static_cast<uint8_t>(child);
 }
 
-void SetRoot(const Plan& plan, size_t tree, const TreeIds& ids, bool multicast, mlnet_node& node) {
-  const PlanTree& of = plan.trees[tree];
-  const auto children = RootChildren(plan, tree);
-  node.flags |= MLNET_NODE_AGGREGATE;
-  if (multicast) node.flags |= MLNET_NODE_MULTICAST;
-  node.addr_be = AddressBe(of.address);
-  node.local_be = of.local_address.empty() ? 0 : AddressBe(of.local_address);
-  node.fan_id = ids.fan;
-  node.link_base = ids.link_base;
-  SetChildren(children, node);
-  for (const std::string& host : WorkerHosts(plan)) {
-    if (host == of.aggregator) continue;  // its ranks have the result in their inbox
-    const auto first = std::find_if(children.begin(), children.end(), [&](const auto& c) { return c.host == host; });
-    node.fan_child[node.n_fan++] = static_cast<uint8_t>(first - children.begin());
-  }
-}
-
-// Combines the ranks of `host`, all of which read its inbox: there is nobody to send a result on to.
-void SetInner(const Plan& plan, size_t tree, const std::string& host, const TreeIds& ids, const Mac& up_mac, mlnet_node& node) {
-  const auto at_root = RootChildren(plan, tree);
-  const auto own = std::find_if(at_root.begin(), at_root.end(), [&](const auto& c) { return c.host == host; });
-  const PlanChild& first = plan.children[static_cast<size_t>(own->ranks.front())];
-  node.flags |= MLNET_NODE_AGGREGATE | MLNET_NODE_INNER;
-  node.addr_be = AddressBe(first.address);
-  node.local_be = AddressBe(first.local_address);
-  node.up_be = AddressBe(plan.trees[tree].address);
-  node.up_child = static_cast<uint8_t>(own - at_root.begin());
+void SetInner(const Plan& plan, size_t tree, size_t at, const Mac& up_mac, mlnet_node& node) {
+  node.flags |= MLNET_NODE_INNER;
+  node.up_be = AddressBe(PortOf(plan, tree, NodeAbove(plan, tree, at)).address);
+  node.up_child = IndexAbove(plan, tree, at);
   std::copy(up_mac.begin(), up_mac.end(), node.up_mac);
   node.forward_ns = kForwardNs;
-  node.fan_id = ids.fan;
-  node.link_base = ids.link_base;
-  std::vector<TreeChild> children;
-  for (const int rank : own->ranks) children.push_back({{rank}, host, first.address});
-  SetChildren(children, node);
 }
 
-void SetWorker(const Plan& plan, size_t tree, const std::string& host, const HostIds& ids, mlnet_node& node) {
+void SetWorker(const Plan& plan, size_t tree, size_t at, const HostIds& ids, mlnet_node& node) {
   node.flags |= MLNET_NODE_DELIVER;
-  node.root_be = AddressBe(plan.trees[tree].address);
-  node.parent_be = node.local_be != 0 ? node.local_be : node.root_be;
+  node.parent_be = node.local_be;
+  if (!IsSumming(plan, tree, at)) node.parent_be = AddressBe(PortOf(plan, tree, NodeAbove(plan, tree, at)).address);
   node.inbox_id = ids.inbox;
-  for (const int rank : LocalRanks(plan, host)) {
+  for (const int rank : LocalRanks(plan, PortOf(plan, tree, at).host)) {
     node.local_ring[node.n_local] = ids.rings[node.n_local];
     ++node.n_local;
     node.child_local[ChildIndexOf(plan, tree, rank)] = node.n_local;
@@ -89,14 +70,6 @@ void SetWorker(const Plan& plan, size_t tree, const std::string& host, const Hos
 }
 
 }  // namespace
-
-std::vector<int> LocalRanks(const Plan& plan, const std::string& host) {
-  std::vector<int> ranks;
-  for (const PlanChild& child : plan.children) {
-    if (child.host == host) ranks.push_back(child.rank);
-  }
-  return ranks;
-}
 
 uint32_t InboxCells(const Plan& plan) {
   return 2 * SlotsOf(plan.log2_slots, plan.classes) * static_cast<uint32_t>(plan.trees.size());
@@ -120,9 +93,13 @@ mlnet_node MakeNode(const Plan& plan, size_t tree, const std::string& host, cons
   GroupMac(node.group_be, node.group_mac);
   std::copy(macs.nic.begin(), macs.nic.end(), node.nic_mac);
   SetPools(plan, tree, of_tree, node);
-  if (plan.trees[tree].aggregator == host) SetRoot(plan, tree, of_tree, multicast, node);
-  else if (IsInner(plan, tree, host)) SetInner(plan, tree, host, of_tree, macs.up, node);
-  if (!LocalRanks(plan, host).empty()) SetWorker(plan, tree, host, ids, node);
+  const auto at = FindNode(plan, tree, host);
+  if (!at) return node;
+  if (IsSumming(plan, tree, *at)) SetSumming(plan, tree, *at, of_tree, node);
+  if (*at == 0 && multicast) node.flags |= MLNET_NODE_MULTICAST;
+  if (IsInner(plan, tree, host)) SetInner(plan, tree, *at, macs.up, node);
+  node.root_be = AddressBe(RootOf(plan, tree).address);
+  if (!LocalRanks(plan, host).empty()) SetWorker(plan, tree, *at, ids, node);
   return node;
 }
 

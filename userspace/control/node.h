@@ -32,9 +32,6 @@ struct HostMacs {
   Mac up{};   // of the next hop to the node above (inner)
 };
 
-/// Ranks on `host`, ascending: local index -> rank.
-std::vector<int> LocalRanks(const Plan& plan, const std::string& host);
-
 /// Cells of the job's inbox on a worker host, of all trees.
 uint32_t InboxCells(const Plan& plan);
 

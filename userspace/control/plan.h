@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who sums a job and who is below whom: a pure function of the job, its members and the hosts.
-// Shapes: `star` one aggregator without ranks of the job; `shards` all of those, each with a share of every
-// large call; `workers` the hosts of the ranks themselves, each with a share. `auto` is shards where such
-// aggregators are, else workers.
+// The trees are the planner's (plan/planner.h), which also chooses among the shapes where the rates of all links are
+// known. Where they are not, `auto` is all aggregators without ranks of the job, each with a share of every large call;
+// or, where there are none, the hosts of the ranks.
 #pragma once
 
 #include <optional>
@@ -49,28 +49,16 @@ PoolSize PoolOf(const Plan& plan, uint32_t index);
 /// Slots of all pools together.
 uint32_t SlotsOf(uint32_t log2_slots, uint32_t classes);
 
-/// Hosts with ranks, in the order of their first rank; copy k of a result goes to the k-th.
+/// Hosts with ranks, in the order of their first rank.
 std::vector<std::string> WorkerHosts(const Plan& plan);
-
-bool Involves(const Plan& plan, const std::string& host);
-
-/// Who sends to the root of a tree: a rank, or the inner node of a host, which combines its ranks.
-struct TreeChild {
-  std::vector<int> ranks;
-  std::string host;
-  std::string address;
-};
-std::vector<TreeChild> RootChildren(const Plan& plan, size_t tree);
-/// Whether the host's own node combines its ranks in this tree: where there are several and it is not the root.
-bool IsInner(const Plan& plan, size_t tree, const std::string& host);
-/// Index of a rank at the node that it sends to.
-uint8_t ChildIndexOf(const Plan& plan, size_t tree, int rank);
-
-/// Whether the host is the root of a tree; the first tree's decides what all wait for.
-bool Sums(const Plan& plan, const std::string& host);
 /// Hosts with ranks, then those that only sum.
 std::vector<std::string> HostsOf(const Plan& plan);
-/// "a1", "w1, w2, w3".
+bool Involves(const Plan& plan, const std::string& host);
+
+/// The first tree's root decides what all wait for.
+bool IsRoot(const Plan& plan, size_t tree, const std::string& host);
+bool IsRootOfAny(const Plan& plan, const std::string& host);
+/// Of the roots: "a1", "w1, w2, w3".
 std::string NamesOfAggregators(const Plan& plan);
 
 }  // namespace mlnet::control

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "control/plan.h"
+#include "control/tree.h"
 
 namespace mlnet::daemon {
 namespace {
@@ -12,23 +13,20 @@ namespace {
 uint32_t ProbesFor(const control::Plan& plan, const std::string& host) {
   uint32_t trees = 0;
   for (size_t t = 0; t < plan.trees.size(); ++t) {
-    if (plan.trees[t].aggregator != host) trees |= uint32_t{1} << t;
+    const auto at = FindNode(plan, t, host);
+    if (at && *at != 0) trees |= uint32_t{1} << t;
   }
   return trees;
 }
 
 // One host gets results from a root that is not itself: no multicast is needed.
 bool HasOneReceiver(const control::Plan& plan) {
-  const auto workers = control::WorkerHosts(plan);
-  return std::all_of(plan.trees.begin(), plan.trees.end(), [&](const control::PlanTree& tree) {
-    const auto others = std::count_if(workers.begin(), workers.end(), [&](const auto& h) { return h != tree.aggregator; });
-    return others < 2;
-  });
+  return std::all_of(plan.trees.begin(), plan.trees.end(), [](const control::PlanTree& tree) { return tree.nodes.size() <= 2; });
 }
 
 std::string HostsWithoutProbe(const control::JobView& view) {
   std::string missing;
-  for (const std::string& host : control::WorkerHosts(view.job.plan)) {
+  for (const std::string& host : control::HostsOf(view.job.plan)) {
     const auto record = std::find_if(view.hosts.begin(), view.hosts.end(), [&](const auto& h) { return h.host == host; });
     const uint32_t seen = record == view.hosts.end() ? 0 : record->multicast_seen;
     if ((seen & ProbesFor(view.job.plan, host)) != ProbesFor(view.job.plan, host)) missing += (missing.empty() ? "" : ", ") + host;

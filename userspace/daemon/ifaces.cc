@@ -75,7 +75,7 @@ void Ifaces::Reconcile() {
 std::vector<IfaceRecord> Ifaces::Records() const {
   std::vector<IfaceRecord> records;
   for (const auto& [name, port] : ports_) {
-    IfaceRecord record{name, "", 0, 0, port.config.aggregator, port.attachment != nullptr};
+    IfaceRecord record{name, "", 0, 0, port.config.aggregator, port.attachment != nullptr, port.config.rate_bps};
     if (const auto dev = datapath::ReadNetdev(name)) {
       record.address = dev->address;
       record.prefix = dev->prefix;

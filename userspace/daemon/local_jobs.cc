@@ -4,8 +4,10 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <set>
 
 #include "control/plan.h"
+#include "control/tree.h"
 #include "datapath/neighbour.h"
 #include "datapath/stats.h"
 #include "wire/verdicts.h"
@@ -29,7 +31,7 @@ LocalJobs::Pools::Pools(uint32_t num_slots)
 class Holding {
  public:
   Holding(std::shared_ptr<LocalJobs::Pools> pools, const Plan& plan)
-      : pools_(std::move(pools)), slots_(control::SlotsOf(plan.log2_slots, plan.classes)), links_(static_cast<uint32_t>(plan.children.size())) {
+      : pools_(std::move(pools)), slots_(control::SlotsOf(plan.log2_slots, plan.classes)) {
     ids.trees.resize(plan.trees.size());
     nodes_.resize(plan.trees.size());
   }
@@ -40,7 +42,7 @@ class Holding {
     for (size_t t = 0; t < ids.trees.size(); ++t) {
       const control::TreeIds& tree = ids.trees[t];
       if (nodes_[t].has_slots) pools_->slots.Give(tree.slot_base, slots_);
-      if (nodes_[t].has_links) pools_->links.Give(tree.link_base, links_);
+      if (nodes_[t].num_links > 0) pools_->links.Give(tree.link_base, nodes_[t].num_links);
       for (const uint32_t id : tree.words) pools_->words.Give(id);
       if (tree.fan != 0) pools_->fans.Give(tree.fan);
       if (tree.stats != 0) pools_->stats.Give(tree.stats);
@@ -50,16 +52,17 @@ class Holding {
   }
 
   /// Each says what ran out; what was taken before goes back with the holding.
-  const char* TakeNode(const Plan& plan, size_t t) {
+  const char* TakeNode(const Plan& plan, size_t t, size_t at) {
     control::TreeIds& tree = ids.trees[t];
     const auto slot_base = pools_->slots.Take(slots_);
     if (!slot_base) return "slots";
     tree.slot_base = *slot_base;
     nodes_[t].has_slots = true;
-    const auto link_base = pools_->links.Take(links_);
+    const auto num_links = static_cast<uint32_t>(ChildrenOf(plan, t, at).size());
+    const auto link_base = pools_->links.Take(num_links);
     if (!link_base) return "link entries";
     tree.link_base = *link_base;
-    nodes_[t].has_links = true;
+    nodes_[t].num_links = num_links;
     for (uint32_t i = 0; i < NumPools(plan); ++i) {
       if (!TakeInto(pools_->words, tree.words.emplace_back())) return "word maps";
     }
@@ -78,7 +81,8 @@ class Holding {
 
  private:
   struct Node {
-    bool has_slots = false, has_links = false;
+    bool has_slots = false;
+    uint32_t num_links = 0;
   };
   static bool TakeInto(IdPool& pool, uint32_t& id) {
     const auto taken = pool.Take();
@@ -87,7 +91,7 @@ class Holding {
   }
 
   std::shared_ptr<LocalJobs::Pools> pools_;
-  uint32_t slots_, links_;
+  uint32_t slots_;
   std::vector<Node> nodes_;  // by tree
 };
 
@@ -96,12 +100,13 @@ LocalJobs::LocalJobs(const datapath::Program& program, const Ifaces& ifaces, std
 
 Result<std::shared_ptr<Holding>> LocalJobs::Take(const Plan& plan) const {
   auto holding = std::make_shared<Holding>(pools_, plan);
-  const size_t num_ranks = LocalRanks(plan, host_).size();
+  const size_t num_ranks = control::LocalRanks(plan, host_).size();
   const char* lacking = nullptr;
   for (size_t t = 0; t < plan.trees.size() && lacking == nullptr; ++t) {
-    const bool sums = plan.trees[t].aggregator == host_ || IsInner(plan, t, host_);
-    if (sums || num_ranks > 0) lacking = holding->TakeStats(t);
-    if (lacking == nullptr && sums) lacking = holding->TakeNode(plan, t);
+    const auto at = FindNode(plan, t, host_);
+    if (!at) continue;
+    lacking = holding->TakeStats(t);
+    if (lacking == nullptr && IsSumming(plan, t, *at)) lacking = holding->TakeNode(plan, t, *at);
   }
   if (lacking == nullptr && num_ranks > 0) lacking = holding->TakeWorker(num_ranks);
   if (lacking != nullptr) {
@@ -113,27 +118,25 @@ Result<std::shared_ptr<Holding>> LocalJobs::Take(const Plan& plan) const {
 std::vector<mlnet_node> LocalJobs::Nodes(const Plan& plan, const HostIds& ids, bool multicast) const {
   std::vector<mlnet_node> nodes;
   for (size_t t = 0; t < plan.trees.size(); ++t) {
-    control::HostMacs macs{ifaces_.MacOf(IfaceOf(plan, t)), {}};
-    if (IsInner(plan, t, host_)) macs.up = datapath::NextHopMac(plan.trees[t].address).value_or(control::Mac{});
+    control::HostMacs macs;
+    if (const auto* port = PortOfHost(plan, t, host_)) macs.nic = ifaces_.MacOf(port->iface);
+    if (IsInner(plan, t, host_)) macs.up = datapath::NextHopMac(AddressAbove(plan, t)).value_or(control::Mac{});
     nodes.push_back(MakeNode(plan, t, host_, ids, macs, multicast));
   }
   return nodes;
 }
 
-// The NIC that this host uses in a tree: as its root, or as one of the hosts below.
-std::string LocalJobs::IfaceOf(const Plan& plan, size_t tree) const {
-  if (plan.trees[tree].aggregator == host_) return plan.trees[tree].iface;
-  const auto ranks = LocalRanks(plan, host_);
-  return ranks.empty() ? "" : plan.children[static_cast<size_t>(ranks.front())].iface;
+// Of the node above this host's (inner).
+std::string LocalJobs::AddressAbove(const Plan& plan, size_t tree) const {
+  return PortOf(plan, tree, NodeAbove(plan, tree, FindNode(plan, tree, host_).value())).address;
 }
 
 std::vector<std::string> LocalJobs::UnknownHops(const Plan& plan) const {
-  std::vector<std::string> unknown;
+  std::set<std::string> unknown;
   for (size_t t = 0; t < plan.trees.size(); ++t) {
-    const std::string& root = plan.trees[t].address;
-    if (IsInner(plan, t, host_) && !datapath::NextHopMac(root)) unknown.push_back(root);
+    if (IsInner(plan, t, host_) && !datapath::NextHopMac(AddressAbove(plan, t))) unknown.insert(AddressAbove(plan, t));
   }
-  return unknown;
+  return {unknown.begin(), unknown.end()};
 }
 
 void LocalJobs::RefreshHops() {
@@ -167,10 +170,19 @@ datapath::HostJobSpec LocalJobs::SpecOf(const Plan& plan, const HostIds& ids) co
     for (size_t i = 0; i < of.words.size(); ++i) {
       tree.words.push_back({of.words[i], 2u << control::PoolOf(plan, static_cast<uint32_t>(i)).log2_slots});
     }
-    tree.fan_ifindex = ifaces_.Ifindex(IfaceOf(plan, t));
+    if (const auto* port = PortOfHost(plan, t, host_)) tree.fan_ifindex = ifaces_.Ifindex(port->iface);
     spec.trees.push_back(std::move(tree));
   }
   return spec;
+}
+
+// Where results of other roots come in; empty: nowhere.
+std::string LocalJobs::IfaceOfResults(const Plan& plan) const {
+  for (size_t t = 0; t < plan.trees.size(); ++t) {
+    const auto at = FindNode(plan, t, host_);
+    if (at && *at != 0) return PortOf(plan, t, *at).iface;
+  }
+  return "";
 }
 
 Result<void> LocalJobs::Install(const control::JobView& view) {
@@ -180,20 +192,20 @@ Result<void> LocalJobs::Install(const control::JobView& view) {
   LocalJob job;
   job.incarnation = view.job.incarnation;
   job.plan = plan;
-  job.ranks = LocalRanks(plan, host_);
+  job.ranks = control::LocalRanks(plan, host_);
   job.holding = *holding;
   auto kernel = datapath::HostJob::Install(program_, SpecOf(plan, (*holding)->ids));
   if (!kernel) return tl::make_unexpected(kernel.error());
   job.kernel = std::make_unique<datapath::HostJob>(std::move(*kernel));
-  if (!job.ranks.empty() && view.job.spec.multicast != "off") {
-    const control::PlanChild& own = plan.children[static_cast<size_t>(job.ranks.front())];
-    auto membership = Membership::Take(plan.group, ifaces_.Ifindex(own.iface));
+  const std::string iface = IfaceOfResults(plan);
+  if (!iface.empty() && view.job.spec.multicast != "off") {
+    auto membership = Membership::Take(plan.group, ifaces_.Ifindex(iface));
     // Not fatal: the probe will not arrive here, and the job uses copies.
     if (membership) job.membership = std::move(*membership);
     else spdlog::warn("job {}: {}", view.job.name, membership.error().ToString());
   }
   spdlog::info("job {}: installed, id {}, epoch {}{}{}", view.job.name, plan.job_id, plan.epoch,
-               Sums(plan, host_) ? ", sums here" : "", job.ranks.empty() ? "" : ", ranks " + std::to_string(job.ranks.size()));
+               IsRootOfAny(plan, host_) ? ", sums here" : "", job.ranks.empty() ? "" : ", ranks " + std::to_string(job.ranks.size()));
   jobs_[view.job.name] = std::move(job);
   return {};
 }
@@ -229,7 +241,7 @@ uint32_t LocalJobs::SlotsFree() const { return pools_->slots.LongestFree(); }
 
 Json LocalJobs::LagOf(const LocalJob& job, size_t tree) const {
   Json lag = Json::array();
-  const auto children = RootChildren(job.plan, tree);
+  const auto children = ChildrenOf(job.plan, tree, FindNode(job.plan, tree, host_).value());
   for (size_t child = 0; child < children.size(); ++child) {
     const auto link = datapath::ReadLink(program_, job.holding->ids.trees[tree].link_base + static_cast<uint32_t>(child));
     if (!link) continue;
@@ -242,10 +254,10 @@ Json LocalJobs::LagOf(const LocalJob& job, size_t tree) const {
 
 Json LocalJobs::Counters(const LocalJob& job) const {
   Json counters = StatsToJson(StatsOf(job));
-  if (!Sums(job.plan, host_)) return counters;
+  if (!IsRootOfAny(job.plan, host_)) return counters;
   counters["lag"] = Json::array();
   for (size_t t = 0; t < job.plan.trees.size(); ++t) {
-    if (job.plan.trees[t].aggregator != host_) continue;
+    if (!IsRoot(job.plan, t, host_)) continue;
     for (Json& row : LagOf(job, t)) counters["lag"].push_back(std::move(row));
   }
   return counters;

@@ -66,7 +66,8 @@ class LocalJobs {
   Result<std::shared_ptr<Holding>> Take(const control::Plan& plan) const;
   std::vector<mlnet_node> Nodes(const control::Plan& plan, const control::HostIds& ids, bool multicast) const;
   datapath::HostJobSpec SpecOf(const control::Plan& plan, const control::HostIds& ids) const;
-  std::string IfaceOf(const control::Plan& plan, size_t tree) const;
+  std::string AddressAbove(const control::Plan& plan, size_t tree) const;
+  std::string IfaceOfResults(const control::Plan& plan) const;
   mlnet_stats StatsOf(const LocalJob& job) const;
   control::Json LagOf(const LocalJob& job, size_t tree) const;
 

@@ -135,11 +135,8 @@ Result<Json> Daemon::IfaceDetach(const Json& params) {
   auto name = rpc::Get<std::string>(params, "name");
   if (!name) return tl::make_unexpected(name.error());
   for (const auto& [job, local] : jobs_.all()) {
-    const bool sums = std::any_of(local.plan.trees.begin(), local.plan.trees.end(), [&](const control::PlanTree& t) {
-      return t.aggregator == config_.host && t.iface == *name;
-    });
-    const bool delivers = !local.ranks.empty() && local.plan.children[static_cast<size_t>(local.ranks.front())].iface == *name;
-    if (sums || delivers) {
+    const auto is_used = [&](const control::PlanPort& port) { return port.host == config_.host && port.iface == *name; };
+    if (std::any_of(local.plan.ports.begin(), local.plan.ports.end(), is_used)) {
       return Err(ErrorCode::kConflict, *name + " is in use by job '" + job + "'", "end the job first: mlnetctl job delete " + job);
     }
   }

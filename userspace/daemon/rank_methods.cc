@@ -10,6 +10,7 @@
 #include "base/errno_error.h"
 #include "control/job.h"
 #include "control/plan.h"
+#include "control/tree.h"
 #include "daemon/daemon.h"
 
 namespace mlnet::daemon {
@@ -42,29 +43,29 @@ Result<JoinParams> ReadJoin(const Json& params, uint32_t default_timeout_ms) {
   return JoinParams{*job, {*rank, *world_size, "", 0}, std::min(*timeout_ms, kJoinTimeoutMaxMs)};
 }
 
+Json RanksOf(const std::vector<control::TreeChild>& children) {
+  Json ranks = Json::array();
+  for (const control::TreeChild& child : children) ranks.push_back(child.ranks);
+  return ranks;
+}
+
 Json TreeForRank(const control::Plan& plan, size_t tree, int rank, const mlnet_node& node) {
-  const control::PlanTree& of = plan.trees[tree];
-  const control::PlanChild& child = plan.children[static_cast<size_t>(rank)];
-  const bool is_local = of.aggregator == child.host || IsInner(plan, tree, child.host);
-  Json pools = Json::array(), children = Json::array(), above = Json::array();
+  const control::PlanPort& own = *PortOfHost(plan, tree, plan.host_of_rank[static_cast<size_t>(rank)]);
+  const size_t at = NodeOfRank(plan, tree, rank);
+  const control::PlanPort& summing = PortOf(plan, tree, at);
+  Json pools = Json::array();
   for (uint32_t i = 0; i < NumPools(plan); ++i) {
     const control::PoolSize size = control::PoolOf(plan, i);
     pools.push_back({{"class", MLNET_CLASS(size.class_stream)}, {"stream", MLNET_STREAM(size.class_stream)},
                      {"log2_slots", size.log2_slots}, {"cell_base", node.pools[size.class_stream].cell_base}});
   }
-  for (const control::TreeChild& c : RootChildren(plan, tree)) above.push_back(c.ranks);
-  if (IsInner(plan, tree, child.host)) {
-    for (const int local : LocalRanks(plan, child.host)) children.push_back(Json::array({local}));
-  } else {
-    children.swap(above);
-  }
   return {{"tree", tree},
           {"child", ChildIndexOf(plan, tree, rank)},
-          {"weight", of.weight},
-          {"address", child.address},
-          {"aggregator", is_local ? child.local_address : of.address},
-          {"children", children},
-          {"above", above},
+          {"weight", plan.trees[tree].weight},
+          {"address", own.address},
+          {"aggregator", summing.host == own.host ? own.local_address : summing.address},
+          {"children", RanksOf(ChildrenOf(plan, tree, at))},
+          {"above", at != 0 ? RanksOf(ChildrenOf(plan, tree, NodeAbove(plan, tree, at))) : Json::array()},
           {"pools", pools}};
 }
 

@@ -9,6 +9,7 @@
 
 #include "control/job.h"
 #include "control/plan.h"
+#include "control/tree.h"
 #include "daemon/daemon.h"
 
 namespace mlnet::daemon {
@@ -62,7 +63,8 @@ bool Daemon::FailJob(const JobView& view, const Error& error, std::vector<int> r
 
 void Daemon::PublishHost() {
   control::HostRecord record{config_.host,       config_.instance,   static_cast<int>(::getpid()), config_.port,
-                             jobs_.SlotsFree(), ifaces_.local_address(), ifaces_.Records(), true, NowMs()};
+                             jobs_.SlotsFree(), ifaces_.local_address(), ifaces_.Records(), config_.rack,
+                             config_.oversubscription, true, NowMs()};
   if (is_published_ && SameHost(record, published_)) return;
   if (auto ok = store_->SaveHost(record); !ok) {
     WarnOfStore("", ok.error());
@@ -190,7 +192,7 @@ bool Daemon::PlanIfFull(const JobView& view) {
     v->job.job_id = numbers->job_id;
     v->job.state = control::kPreparing;
     v->job.reason.clear();
-    spdlog::info("job {}: {} ranks, summed by {}", v->job.name, v->job.world_size, NamesOfAggregators(*plan));
+    spdlog::info("job {}: {} ranks, summed by {}: {}", v->job.name, v->job.world_size, NamesOfAggregators(*plan), plan->why);
     return {};
   });
   if (!done) WarnOfStore("job " + view.job.name + ": ", done.error());
@@ -200,9 +202,9 @@ bool Daemon::PlanIfFull(const JobView& view) {
 // A packet to each makes the kernel find out; the next pass looks again.
 void Daemon::AskForHops(const JobView& view, const std::vector<std::string>& addresses) {
   const control::Plan& plan = view.job.plan;
-  const auto own = std::find_if(plan.children.begin(), plan.children.end(), [&](const auto& c) { return c.host == config_.host; });
+  const auto own = std::find_if(plan.ports.begin(), plan.ports.end(), [&](const auto& p) { return p.host == config_.host; });
   FanProbe& probe = hop_probes_.try_emplace(view.job.name, NowMs()).first->second;
-  if (own == plan.children.end() || !probe.IsPingDue(NowMs())) return;
+  if (own == plan.ports.end() || !probe.IsPingDue(NowMs())) return;
   for (const std::string& address : addresses) {
     auto sent = SendPing({address, own->address, plan.port, plan.job_id, plan.epoch, 0, probe.num_pings()});
     if (!sent && probe.num_pings() == 1) spdlog::warn("job {}: {}", view.job.name, sent.error().ToString());
@@ -233,7 +235,7 @@ bool Daemon::InstallIfNeeded(const JobView& view) {
 
 // Roots send probes until the first tree's host has decided how results travel; then each makes it so.
 bool Daemon::FinishPreparing(const JobView& view) {
-  if (view.job.state != control::kPreparing || !Sums(view.job.plan, config_.host) || !AllHostsPrepared(view)) return false;
+  if (view.job.state != control::kPreparing || !IsRootOfAny(view.job.plan, config_.host) || !AllHostsPrepared(view)) return false;
   if (!view.job.fan.empty()) return Serve(view);
   const uint64_t now_ms = NowMs();
   FanProbe& probe = probes_.try_emplace(view.job.name, now_ms).first->second;
@@ -242,7 +244,7 @@ bool Daemon::FinishPreparing(const JobView& view) {
     if (probe.IsPingDue(now_ms)) ProbeGroup(view, probe.num_pings());
     return false;
   }
-  if (view.job.plan.trees.front().aggregator != config_.host) return false;
+  if (!IsRoot(view.job.plan, 0, config_.host)) return false;
   if (decision->fan.empty()) {
     return FailJob(view, Error{ErrorCode::kUnsupported, "multicast = \"on\", but " + decision->why,
                                "check IGMP snooping in the switches, or use multicast = \"auto\""}, {});
@@ -257,8 +259,8 @@ bool Daemon::FinishPreparing(const JobView& view) {
 void Daemon::ProbeGroup(const JobView& view, uint64_t nonce) {
   const control::Plan& plan = view.job.plan;
   for (size_t t = 0; t < plan.trees.size(); ++t) {
-    if (plan.trees[t].aggregator != config_.host) continue;
-    auto sent = SendPing({plan.group, plan.trees[t].address, plan.port, plan.job_id, plan.epoch, static_cast<uint8_t>(t), nonce});
+    if (!IsRoot(plan, t, config_.host)) continue;
+    auto sent = SendPing({plan.group, RootOf(plan, t).address, plan.port, plan.job_id, plan.epoch, static_cast<uint8_t>(t), nonce});
     if (!sent && nonce == 1) spdlog::warn("job {}: {}", view.job.name, sent.error().ToString());
   }
 }
@@ -272,9 +274,9 @@ bool Daemon::Serve(const JobView& view) {
   spdlog::info("job {}: results by {}: {}", view.job.name, view.job.fan, view.job.fan_why);
   return Change(view.job.name, view.job.incarnation, [&](JobView& v) {
     HostIn(v, config_.host).serving = true;
-    const auto serves = [&](const control::PlanTree& tree) { return HostIn(v, tree.aggregator).serving; };
-    const auto& trees = v.job.plan.trees;
-    if (v.job.state == control::kPreparing && std::all_of(trees.begin(), trees.end(), serves)) v.job.state = control::kReady;
+    bool all_serve = true;
+    for (size_t t = 0; t < v.job.plan.trees.size(); ++t) all_serve = all_serve && HostIn(v, RootOf(v.job.plan, t).host).serving;
+    if (v.job.state == control::kPreparing && all_serve) v.job.state = control::kReady;
   });
 }
 

@@ -5,6 +5,7 @@
 
 #include "control/job.h"
 #include "control/plan.h"
+#include "control/tree.h"
 
 namespace mlnet::daemon {
 
@@ -39,6 +40,8 @@ bool IsPrepared(const JobView& view, const std::string& host) {
   return std::any_of(view.hosts.begin(), view.hosts.end(), [&](const auto& h) { return h.host == host && h.prepared; });
 }
 
+bool IsPlanned(const control::Plan& plan) { return !plan.trees.empty(); }
+
 Json Members(const JobView& view, const std::vector<Store::Counters>& counters) {
   Json members = Json::array();
   for (int rank = 0; rank < view.job.world_size; ++rank) {
@@ -52,8 +55,9 @@ Json Members(const JobView& view, const std::vector<Store::Counters>& counters) 
       row["left"] = m.left;
       row["ready"] = IsActive(view.job) && IsPrepared(view, m.host);
     }
-    for (const control::PlanChild& child : view.job.plan.children) {
-      if (child.rank == rank) row["address"] = child.address;
+    if (IsPlanned(view.job.plan)) {
+      const auto* port = PortOfHost(view.job.plan, 0, view.job.plan.host_of_rank.at(static_cast<size_t>(rank)));
+      if (port != nullptr) row["address"] = port->address;
     }
     if (const Json* report = Find(counters, "rank " + std::to_string(rank))) row["stats"] = *report;
     members.push_back(std::move(row));
@@ -69,12 +73,27 @@ Json Pools(const control::Plan& plan) {
   return pools;
 }
 
+Json Trees(const control::Plan& plan) {
+  Json trees = Json::array();
+  for (size_t t = 0; t < plan.trees.size(); ++t) {
+    Json nodes = Json::array();
+    for (size_t n = 0; n < plan.trees[t].nodes.size(); ++n) {
+      const control::PlanPort& port = PortOf(plan, t, n);
+      Json parent = n == 0 ? Json(nullptr) : Json(PortOf(plan, t, NodeAbove(plan, t, n)).host);
+      nodes.push_back({{"host", port.host}, {"iface", port.iface}, {"address", port.address}, {"parent", std::move(parent)},
+                       {"sums", IsSumming(plan, t, n)}, {"ranks", LocalRanks(plan, port.host)}});
+    }
+    trees.push_back({{"aggregator", RootOf(plan, t).host}, {"weight", plan.trees[t].weight}, {"nodes", std::move(nodes)}});
+  }
+  return trees;
+}
+
 }  // namespace
 
 Json JobSummary(const JobView& view) {
   const control::JobRecord& job = view.job;
   const auto joined = std::count_if(view.members.begin(), view.members.end(), [](const auto& m) { return m.connected; });
-  const bool is_planned = !job.plan.children.empty();
+  const bool is_planned = IsPlanned(job.plan);
   const auto or_null = [](bool is_there, auto value) { return is_there ? Json(value) : Json(nullptr); };
   return {{"name", job.name},
           {"id", or_null(is_planned, job.plan.job_id)},
@@ -116,9 +135,10 @@ Json JobDetail(const JobView& view, const std::vector<Store::Counters>& counters
   detail["totals"] = totals;
   detail["totals"].erase("verdicts");
   detail["lag"] = Json::array();
-  detail["trees"] = job.plan.trees;
+  detail["shape"] = {{"name", job.plan.shape}, {"why", job.plan.why}};
+  detail["trees"] = Trees(job.plan);
   for (const std::string& host : HostsOf(job.plan)) {
-    const Json* summing = Sums(job.plan, host) ? Find(counters, "host " + host) : nullptr;
+    const Json* summing = IsRootOfAny(job.plan, host) ? Find(counters, "host " + host) : nullptr;
     if (summing == nullptr) continue;
     for (const Json& row : summing->value("lag", Json::array())) detail["lag"].push_back(row);
   }

@@ -62,8 +62,9 @@ Result<std::vector<Variant>> Shards(const Site& site, std::vector<size_t> roots)
 // Every host that can be one has its turn as the only root.
 Result<std::vector<Variant>> Stars(const Site& site) {
   // Ranks that share one host need no other one.
-  const bool is_local = site.workers.size() == 1 && site.job.traffic == Traffic::kAllReduce;
-  const auto roots = site.spares.empty() || is_local ? WorkerRoots(site) : site.spares;
+  const auto workers = WorkerRoots(site);
+  const bool is_local = site.workers.size() == 1 && !workers.empty();
+  const auto& roots = site.spares.empty() || is_local ? workers : site.spares;
   if (roots.empty()) return site.job.traffic == Traffic::kPush ? NoSpare(1) : NoRoot();
   std::vector<Variant> variants;
   for (size_t root : roots) {

@@ -176,7 +176,7 @@ Error Lane::TimeoutError(const Collective& collective) const {
   }
   if (is_about_oldest && last_notice_.type == MLNET_T_HELD) {
     return {ErrorCode::kTimeout,
-            what + "the ranks of this host are all in, but no answer came from the node above " + aggregator,
+            what + "all ranks below the node at " + aggregator + " are in, but no answer came from the one above it",
             "mlnetctl job show names the aggregators; mlnetctl status on their hosts"};
   }
   if (is_about_oldest && last_notice_.type == MLNET_T_RESEND) {
@@ -191,7 +191,7 @@ Error Lane::TimeoutError(const Collective& collective) const {
   }
   const auto& send_error = context_.batch.last_error();
   const std::string who = tree_.above.empty() ? "the aggregator at " + aggregator + " did not answer"
-                                              : "neither this host's aggregator at " + aggregator + " nor the node above it answered";
+                                              : "neither the node at " + aggregator + " nor the one above it answered";
   return {ErrorCode::kTimeout,
           what + who +
               (send_error ? "; sending failed: " + send_error->message : std::string()),

@@ -114,8 +114,9 @@ TEST(job, next_deadline_tells_how_the_previous_attempt_ended) {
 TEST(job, deadline_while_preparing_names_the_hosts) {
   JobView view = ReadyJob(2);
   view.job.state = kPreparing;
-  view.job.plan.trees = {{"a1", "eth0", "10.0.0.9", "", 1}};
-  view.job.plan.children = {{0, "w1", "eth0", "10.0.0.1", ""}, {1, "w2", "eth0", "10.0.0.2", ""}};
+  view.job.plan.ports = {{"a1", "eth0", "10.0.0.9", ""}, {"w1", "eth0", "10.0.0.1", ""}, {"w2", "eth0", "10.0.0.2", ""}};
+  view.job.plan.trees = {{1, {{0, -1}, {1, 0}, {2, 0}}}};
+  view.job.plan.host_of_rank = {"w1", "w2"};
   view.hosts = {{1, "w1", true, false}};
   JoinTimedOut(view, 0, 30, kNow);
   EXPECT_EQ(view.job.code, "E_TIMEOUT");
@@ -213,8 +214,9 @@ TEST(job, undeclared_job_is_forgotten_when_nobody_waits) {
 
 TEST(job, is_prepared_when_aggregator_and_all_worker_hosts_are) {
   JobView view = ReadyJob(2);
-  view.job.plan.trees = {{"a1", "eth0", "10.0.0.9", "", 1}};
-  view.job.plan.children = {{0, "w1", "eth0", "10.0.0.1", ""}, {1, "w2", "eth0", "10.0.0.2", ""}};
+  view.job.plan.ports = {{"a1", "eth0", "10.0.0.9", ""}, {"w1", "eth0", "10.0.0.1", ""}, {"w2", "eth0", "10.0.0.2", ""}};
+  view.job.plan.trees = {{1, {{0, -1}, {1, 0}, {2, 0}}}};
+  view.job.plan.host_of_rank = {"w1", "w2"};
   view.hosts = {{1, "w1", true, false}, {1, "w2", true, false}};
   EXPECT_FALSE(AllHostsPrepared(view));
   view.hosts.push_back({1, "a1", false, false});

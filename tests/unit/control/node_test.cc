@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "control/plan.h"
+#include "control/tree.h"
 
 namespace mlnet::control {
 namespace {
@@ -18,12 +19,12 @@ Plan FourRanksOnTwoHosts() {
   plan.job_id = 3;
   plan.epoch = 9;
   plan.port = 28012;
-  plan.trees = {{"a1", "eth0", "10.0.0.9", "", 1}};
+  plan.ports = {{"a1", "eth0", "10.0.0.9", ""}, {"w1", "eth0", "10.0.0.1", ""}, {"w2", "eth0", "10.0.0.2", ""}};
+  plan.trees = {{1, {{0, -1}, {1, 0}, {2, 0}}}};
   plan.group = "239.205.0.3";
   plan.log2_slots = 6;
   plan.classes = 2;
-  plan.children = {{0, "w1", "eth0", "10.0.0.1", ""}, {1, "w2", "eth0", "10.0.0.2", ""}, {2, "w1", "eth0", "10.0.0.1", ""},
-                   {3, "w2", "eth0", "10.0.0.2", ""}};
+  plan.host_of_rank = {"w1", "w2", "w1", "w2"};
   return plan;
 }
 
@@ -90,7 +91,9 @@ TEST(node, worker_host_knows_its_ranks_and_where_results_go) {
 
 TEST(node, a_host_of_ranks_that_sums_is_reached_by_its_local_address) {
   Plan plan = FourRanksOnTwoHosts();
-  plan.trees = {{"a1", "eth0", "10.0.0.9", "", 1}, {"w2", "eth0", "10.0.0.2", "169.254.28.12", 1}};
+  plan.ports[2].local_address = "169.254.28.12";
+  plan.trees = {{1, {{0, -1}, {1, 0}, {2, 0}}}, {1, {{2, -1}, {1, 0}}}};
+  plan.host_of_rank = {"w1", "w2", "w1", "w1"};
   HostIds ids;
   ids.inbox = 4;
   ids.rings = {11, 12};
@@ -118,8 +121,10 @@ TEST(node, a_host_of_ranks_that_sums_is_reached_by_its_local_address) {
 
 TEST(node, several_ranks_of_a_host_are_one_child_of_the_root) {
   Plan plan = FourRanksOnTwoHosts();
-  for (PlanChild& child : plan.children) child.local_address = "169.254.28.12";
-  plan.children.push_back({4, "w3", "eth0", "10.0.0.3", "169.254.28.12"});
+  for (size_t p = 1; p < plan.ports.size(); ++p) plan.ports[p].local_address = "169.254.28.12";
+  plan.ports.push_back({"w3", "eth0", "10.0.0.3", "169.254.28.12"});
+  plan.trees[0].nodes.push_back({3, 0});
+  plan.host_of_rank.push_back("w3");
   HostIds ids;
   ids.inbox = 4;
   ids.rings = {11, 12};
@@ -154,11 +159,35 @@ TEST(node, several_ranks_of_a_host_are_one_child_of_the_root) {
   EXPECT_EQ(lone.child_local[2], 1) << "the third child of the root";
 }
 
+TEST(node, head_of_a_rack_passes_results_on_to_the_hosts_below) {
+  Plan plan = FourRanksOnTwoHosts();
+  plan.ports.push_back({"h", "eth0", "10.0.0.7", ""});
+  plan.trees = {{1, {{0, -1}, {3, 0}, {1, 1}, {2, 1}}}};
+  HostIds ids;
+  ids.trees = {{100, {7, 8, 9, 10}, 3, 50, 6}};
+  const HostMacs macs{{2, 0, 0, 0, 0, 7}, {2, 0, 0, 0, 0, 9}};
+  const mlnet_node head = MakeNode(plan, 0, "h", ids, macs, /*multicast=*/true);
+  EXPECT_EQ(head.flags, MLNET_NODE_AGGREGATE | MLNET_NODE_INNER) << "only roots send by multicast";
+  EXPECT_EQ(head.n_children, 4);
+  EXPECT_EQ(head.child_addr_be[3], inet_addr("10.0.0.2"));
+  EXPECT_EQ(head.n_fan, 2);
+  EXPECT_EQ(head.up_be, inet_addr("10.0.0.9"));
+  EXPECT_EQ(head.up_child, 0);
+  EXPECT_EQ(head.local_be, 0u);
+  const mlnet_node root = MakeNode(plan, 0, "a1", ids, macs, true);
+  EXPECT_EQ(root.n_children, 1);
+  EXPECT_EQ(root.child_addr_be[0], inet_addr("10.0.0.7"));
+  EXPECT_EQ(root.n_fan, 1);
+  const mlnet_node leaf = MakeNode(plan, 0, "w2", {4, {11, 12}, {TreeIds{}}}, macs, true);
+  EXPECT_EQ(leaf.flags, MLNET_NODE_DELIVER);
+  EXPECT_EQ(leaf.parent_be, inet_addr("10.0.0.7"));
+  EXPECT_EQ(leaf.root_be, inet_addr("10.0.0.9"));
+  EXPECT_EQ(leaf.child_local[3], 2);
+}
+
 TEST(node, sixty_four_children_fill_the_member_word) {
   Plan plan = FourRanksOnTwoHosts();
-  while (plan.children.size() < 64) {
-    plan.children.push_back({static_cast<int>(plan.children.size()), "w1", "eth0", "10.0.0.1", ""});
-  }
+  while (plan.host_of_rank.size() < 64) plan.host_of_rank.push_back("w1");
   HostIds ids;
   ids.trees.resize(1);
   ids.trees[0].words = {7, 8, 9, 10};

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "control/tree.h"
+
 namespace mlnet::control {
 namespace {
 
@@ -19,7 +21,7 @@ HostRecord Host(const std::string& name, const std::string& address, bool aggreg
   HostRecord host;
   host.host = name;
   host.port = 28012;
-  host.slots_free = 1024;
+  host.slots_free = 4096;
   host.running = true;
   host.heartbeat_ms = kNow;
   host.ifaces = {{"eth0", address, 24, 1500, aggregator, true}};
@@ -54,12 +56,12 @@ TEST(plan, children_are_ranks_with_the_address_of_their_host) {
   const auto plan = world.Make();
   ASSERT_TRUE(plan) << plan.error().ToString();
   EXPECT_EQ(NamesOfAggregators(*plan), "a1");
-  EXPECT_EQ(plan->trees[0].address, "10.0.0.9");
-  EXPECT_EQ(plan->trees[0].local_address, "");
-  ASSERT_EQ(plan->children.size(), 3u);
-  EXPECT_EQ(plan->children[0].address, "10.0.0.1");
-  EXPECT_EQ(plan->children[1].address, "10.0.0.2");
-  EXPECT_EQ(plan->children[2].address, "10.0.0.1");
+  EXPECT_EQ(RootOf(*plan, 0).address, "10.0.0.9");
+  const auto children = ChildrenOf(*plan, 0, 0);
+  ASSERT_EQ(children.size(), 3u);
+  EXPECT_EQ(children[0].address, "10.0.0.1");
+  EXPECT_EQ(children[1].address, "10.0.0.2");
+  EXPECT_EQ(children[2].address, "10.0.0.1");
   EXPECT_EQ(plan->blocks, 11u);
   EXPECT_EQ(plan->log2_slots, 8u);
   EXPECT_EQ(plan->classes, 2u);
@@ -72,7 +74,8 @@ TEST(plan, jobs_spread_over_the_aggregators) {
   World world;
   JobView other;
   other.job.state = kReady;
-  other.job.plan.trees = {{"a1", "eth0", "10.0.0.9", "", 1}};
+  other.job.plan.ports = {{"a1", "eth0", "10.0.0.9", ""}};
+  other.job.plan.trees = {{1, {{0, -1}}}};
   world.jobs = {other};
   EXPECT_EQ(NamesOfAggregators(*world.Make()), "a2");
   world.jobs[0].job.state = kClosed;
@@ -126,10 +129,10 @@ TEST(plan, without_aggregators_the_hosts_of_the_ranks_sum_for_each_other) {
   const auto plan = world.Make();
   ASSERT_TRUE(plan) << plan.error().ToString();
   EXPECT_EQ(NamesOfAggregators(*plan), "w1, w2") << "w3 has no rank";
-  EXPECT_EQ(plan->trees[1].address, "10.0.0.2");
-  EXPECT_EQ(plan->trees[1].local_address, "169.254.28.12");
+  EXPECT_EQ(RootOf(*plan, 1).address, "10.0.0.2");
+  EXPECT_EQ(RootOf(*plan, 1).local_address, "169.254.28.12");
   EXPECT_THAT(HostsOf(*plan), ElementsAre("w1", "w2"));
-  EXPECT_TRUE(Sums(*plan, "w2"));
+  EXPECT_TRUE(IsRootOfAny(*plan, "w2"));
   world.At("w1").slots_free = 0;
   EXPECT_EQ(NamesOfAggregators(*world.Make()), "w2") << "the other can do it alone";
 }
@@ -141,15 +144,106 @@ TEST(plan, workers_sum_where_the_job_asks_for_it) {
   EXPECT_EQ(NamesOfAggregators(*world.Make()), "w1, w2");
 }
 
+const HostRecord& FindHostByName(const std::vector<HostRecord>& hosts, const std::string& name) {
+  return *std::find_if(hosts.begin(), hosts.end(), [&](const auto& h) { return h.host == name; });
+}
+
+/// `racks` of `per_rack` hosts of one rank each, all links at `mbit`.
+World RackWorld(int racks, int per_rack, uint64_t mbit) {
+  World world;
+  world.hosts.clear();
+  world.job.members.clear();
+  world.job.job.spec.shape = "auto";
+  for (int h = 0; h < racks * per_rack; ++h) {
+    HostRecord host = Host("w" + std::to_string(h), "10.0.1." + std::to_string(h + 1), false);
+    host.local_address = "169.254.28.12";
+    host.slots_free = 65536;
+    host.rack = "r" + std::to_string(h / per_rack);
+    host.oversubscription = 4;
+    host.ifaces[0].rate_bps = mbit * 1'000'000;
+    world.hosts.push_back(host);
+    world.job.members.push_back({1, h, host.host, 100 + h, true, false, 0, ""});
+  }
+  world.job.job.world_size = racks * per_rack;
+  return world;
+}
+
+TEST(plan, racks_are_summed_before_the_core) {
+  World world = RackWorld(4, 4, 100);
+  const auto plan = world.Make();
+  ASSERT_TRUE(plan) << plan.error().ToString();
+  EXPECT_EQ(plan->shape, "rack-shards") << plan->why;
+  EXPECT_GT(plan->trees.size(), 1u);
+  for (size_t t = 0; t < plan->trees.size(); ++t) {
+    ASSERT_EQ(plan->trees[t].nodes.size(), 16u);
+    int over_core = 0;  // one partial sum per rack but the root's
+    for (size_t n = 1; n < 16; ++n) {
+      const auto rack_of = [&](size_t node) { return FindHostByName(world.hosts, PortOf(*plan, t, node).host).rack; };
+      over_core += rack_of(n) != rack_of(NodeAbove(*plan, t, n)) ? 1 : 0;
+    }
+    EXPECT_EQ(over_core, 3) << "tree " << t;
+  }
+}
+
+TEST(plan, without_rates_racks_alone_are_enough) {
+  World world = RackWorld(4, 4, 0);
+  const auto plan = world.Make();
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->shape, "rack-shards");
+  for (HostRecord& host : world.hosts) host.rack.clear();
+  EXPECT_EQ(world.Make()->shape, "workers");
+  EXPECT_THAT(world.Make()->why, HasSubstr("rates of the links are not known"));
+}
+
+TEST(plan, slow_hosts_carry_less) {
+  World world = RackWorld(1, 4, 1000);
+  world.hosts[3].ifaces[0].rate_bps = 700'000'000;
+  const auto plan = world.Make();
+  ASSERT_TRUE(plan);
+  std::vector<uint32_t> weights(4, 0);
+  for (size_t t = 0; t < plan->trees.size(); ++t) weights[static_cast<size_t>(RootOf(*plan, t).host[1] - '0')] = plan->trees[t].weight;
+  EXPECT_EQ(weights[0], 1000u);
+  EXPECT_EQ(weights[1], 1000u);
+  // 1 + w (n - 2) <= v rate for each, the weights fill 1: v = 6 / 3.7, so 0.0676 to 0.3108.
+  EXPECT_NEAR(weights[3], 217, 3);
+}
+
+TEST(plan, known_rates_choose_between_an_aggregator_and_the_workers) {
+  World world = RackWorld(1, 4, 500);
+  world.hosts.push_back(Host("a1", "10.0.1.99", true));
+  world.hosts.back().rack = "r0";
+  world.hosts.back().ifaces[0].rate_bps = 2'000'000'000;
+  EXPECT_EQ(world.Make()->shape, "star");
+  EXPECT_EQ(NamesOfAggregators(*world.Make()), "a1");
+  world.hosts.back().ifaces[0].rate_bps = 500'000'000;
+  EXPECT_EQ(world.Make()->shape, "workers") << "a star on it would take 8/3 as long";
+  world.hosts.back().ifaces[0].rate_bps = 0;
+  EXPECT_EQ(world.Make()->shape, "star") << "half the rates are none";
+}
+
+TEST(plan, few_slots_are_few_trees) {
+  World world = RackWorld(4, 4, 500);
+  EXPECT_EQ(world.Make()->trees.size(), 16u);
+  for (HostRecord& host : world.hosts) host.slots_free = 768 * 2;
+  const auto plan = world.Make();
+  ASSERT_TRUE(plan) << plan.error().ToString();
+  EXPECT_LT(plan->trees.size(), 16u);
+  for (const HostRecord& host : world.hosts) {
+    int sums = 0;
+    for (size_t t = 0; t < plan->trees.size(); ++t) sums += IsSumming(*plan, t, *FindNode(*plan, t, host.host)) ? 1 : 0;
+    EXPECT_LE(sums, 2) << host.host;
+  }
+}
+
 TEST(plan, rank_goes_by_the_interface_in_the_aggregators_network) {
   World world;
   world.At("w1").ifaces = {{"mgmt0", "192.168.0.1", 24, 1500, false, true}, {"eth1", "10.0.0.77", 24, 1500, false, true}};
   const auto plan = world.Make();
   ASSERT_TRUE(plan);
-  EXPECT_EQ(plan->children[0].iface, "eth1");
-  EXPECT_EQ(plan->children[0].address, "10.0.0.77");
+  EXPECT_EQ(PortOfHost(*plan, 0, "w1")->iface, "eth1");
+  EXPECT_EQ(PortOfHost(*plan, 0, "w1")->address, "10.0.0.77");
   world.At("w1").ifaces.pop_back();
-  EXPECT_EQ(world.Make()->children[0].address, "192.168.0.1") << "behind a router";
+  EXPECT_EQ(PortOfHost(*world.Make(), 0, "w1")->address, "192.168.0.1") << "behind a router";
   world.At("w1").ifaces[0].attached = false;
   EXPECT_THAT(world.Refusal().message, HasSubstr("host w1 (rank 0) has no attached interface"));
 }

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// Planning a job: candidates -> what the planner is told -> its trees -> the plan that all hosts read.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <optional>
+
+#include "control/plan.h"
+#include "control/roots.h"
+#include "control/tree.h"
+#include "mlnet/job.h"
+#include "plan/planner.h"
+
+namespace mlnet::control {
+namespace {
+
+constexpr uint64_t kPlannedBytes = uint64_t{64} << 20;  // a big bucket of gradients: what bandwidth is for
+constexpr double kNominalRate = 10e9;  // racks are known but no rate is: all the same
+constexpr uint32_t kWeightMax = 1000;
+
+struct Draft {
+  const PlanInput& in;
+  Candidates found;
+  std::vector<const HostRecord*> hosts;   // by the planner's host index
+  std::vector<const IfaceRecord*> ifaces;
+  std::optional<plan::Shape> wanted;      // none: the planner's choice
+};
+
+// Shapes that were asked for by name: a host of ranks instead would be a surprise.
+bool NeedsSpare(const std::string& shape) { return shape == "star" || shape == "shards"; }
+
+tl::unexpected<Error> NoAggregator(const Draft& draft) {
+  const std::string& shape = draft.in.job->job.spec.shape;
+  std::string reasons = shape == "workers" ? "" : draft.found.why_no_spare;
+  if (!NeedsSpare(shape) && !draft.found.why_no_worker.empty()) reasons += (reasons.empty() ? "" : "; ") + draft.found.why_no_worker;
+  return Err(ErrorCode::kUnavailable,
+             "no aggregator for job '" + draft.in.job->job.name + "': " + (reasons.empty() ? "no host is known" : reasons),
+             "run mlnetd on a host without ranks of this job and attach its NIC there: "
+             "mlnetctl iface attach NAME --aggregator");
+}
+
+bool Has(const std::vector<Candidate>& candidates, const HostRecord* host) {
+  return std::any_of(candidates.begin(), candidates.end(), [&](const Candidate& c) { return c.host == host; });
+}
+
+// The hosts of the job's trees, each with the NIC that it uses: the ranks' by rank, then those that may only sum.
+Result<void> ChooseHosts(Draft& draft) {
+  if (draft.in.job->job.spec.shape == "workers") draft.found.spares.clear();
+  const std::string towards = draft.found.spares.empty()    ? draft.found.workers.front().iface->address
+                              : draft.found.spares.front().iface->address;
+  for (const MemberRecord& member : draft.in.job->members) {
+    const HostRecord* host = FindHost(*draft.in.hosts, member.host);
+    if (host != nullptr && std::find(draft.hosts.begin(), draft.hosts.end(), host) != draft.hosts.end()) continue;
+    const IfaceRecord* iface = host == nullptr ? nullptr : IfaceTowards(*host, towards);
+    if (iface == nullptr) {
+      return Err(ErrorCode::kUnavailable,
+                 "host " + member.host + " (rank " + std::to_string(member.rank) + ") has no attached interface",
+                 "mlnetctl iface attach NAME on that host");
+    }
+    draft.hosts.push_back(host);
+    draft.ifaces.push_back(iface);
+  }
+  for (const Candidate& spare : draft.found.spares) {
+    draft.hosts.push_back(spare.host);
+    draft.ifaces.push_back(spare.iface);
+  }
+  return {};
+}
+
+// Equal rates where only racks are known; none where some are missing: half a truth would mislead.
+double RateOf(const Draft& draft, size_t host) {
+  const bool all = std::all_of(draft.ifaces.begin(), draft.ifaces.end(), [](const auto* i) { return i->rate_bps > 0; });
+  if (all) return static_cast<double>(draft.ifaces[host]->rate_bps);
+  const bool racks = std::any_of(draft.hosts.begin(), draft.hosts.end(), [&](const auto* h) { return h->rack != draft.hosts[0]->rack; });
+  return racks ? kNominalRate : 0;
+}
+
+plan::Cluster ClusterOf(const Draft& draft) {
+  plan::Cluster cluster;
+  for (size_t h = 0; h < draft.hosts.size(); ++h) {
+    const HostRecord& host = *draft.hosts[h];
+    const double rate = RateOf(draft, h);
+    const bool can_sum = Has(draft.found.workers, &host) || Has(draft.found.spares, &host);
+    cluster.hosts.push_back({host.host, host.rack, rate, rate, can_sum});
+    cluster.oversubscription = std::max(cluster.oversubscription, host.oversubscription);
+  }
+  return cluster;
+}
+
+plan::Job JobOf(const Draft& draft) {
+  plan::Job job;
+  for (const MemberRecord& member : draft.in.job->members) job.host_of_rank.push_back(member.host);
+  job.bytes = kPlannedBytes;
+  job.multicast = draft.in.job->job.spec.multicast != "off";
+  return job;
+}
+
+Result<void> ChooseShape(Draft& draft) {
+  const std::string& shape = draft.in.job->job.spec.shape;
+  const size_t num_spares = draft.found.spares.size(), num_workers = draft.found.workers.size();
+  if (num_spares == 0 && (num_workers == 0 || NeedsSpare(shape))) return NoAggregator(draft);
+  if (shape == "workers" && num_workers == 0) return NoAggregator(draft);
+  if (shape == "workers") {
+    draft.wanted = num_workers > 1 ? plan::Shape::kWorkers : plan::Shape::kStar;
+  } else if (shape == "shards") {
+    draft.wanted = num_spares > 1 ? plan::Shape::kShards : plan::Shape::kStar;
+  } else if (shape != "auto") {
+    draft.wanted = plan::ShapeFromName(shape);
+  }
+  return {};
+}
+
+void ChooseByRule(Draft& draft) {
+  const size_t num_spares = draft.found.spares.size();
+  if (num_spares > 1) draft.wanted = plan::Shape::kShards;
+  else if (num_spares == 1 || draft.found.workers.size() < 2) draft.wanted = plan::Shape::kStar;
+  else draft.wanted = plan::Shape::kWorkers;
+}
+
+PlanTree TreeOf(const plan::Tree& from, double heaviest) {
+  PlanTree tree;
+  tree.weight = std::max<uint32_t>(1, static_cast<uint32_t>(std::lround(from.weight / heaviest * kWeightMax)));
+  for (const plan::Node& node : from.nodes) tree.nodes.push_back({node.host, node.parent});
+  return tree;
+}
+
+Plan PlanOf(const Draft& draft, const plan::Plan& planned) {
+  Plan plan;
+  plan.shape = plan::NameOf(planned.choice().shape);
+  plan.why = planned.reason;
+  plan.port = draft.hosts.front()->port;
+  plan.blocks = MLNET_BLOCKS_MAX;
+  plan.log2_slots = static_cast<uint32_t>(std::countr_zero(draft.in.job->job.spec.slots));
+  plan.classes = draft.in.job->job.spec.classes;
+  for (const MemberRecord& member : draft.in.job->members) plan.host_of_rank.push_back(member.host);
+  double heaviest = 0;
+  for (const plan::Tree& tree : planned.choice().trees) heaviest = std::max(heaviest, tree.weight);
+  for (const plan::Tree& tree : planned.choice().trees) plan.trees.push_back(TreeOf(tree, heaviest));
+  // Only the ports that a tree uses: the others' hosts have no part in the job.
+  std::vector<std::optional<size_t>> port_of(draft.hosts.size());
+  for (PlanTree& tree : plan.trees) {
+    for (PlanNode& node : tree.nodes) {
+      auto& port = port_of[node.port];
+      if (!port) {
+        const HostRecord& host = *draft.hosts[node.port];
+        port = plan.ports.size();
+        // Without slots its ranks send to the node above, each on its own.
+        const bool has_slots = host.slots_free >= SlotsPerTree(draft.in.job->job.spec);
+        plan.ports.push_back({host.host, draft.ifaces[node.port]->name, draft.ifaces[node.port]->address,
+                              has_slots ? host.local_address : ""});
+      }
+      node.port = *port;
+    }
+  }
+  return plan;
+}
+
+Result<void> CheckHosts(const Draft& draft, Plan& plan) {
+  for (const PlanPort& port : plan.ports) {
+    const auto at = std::find_if(draft.hosts.begin(), draft.hosts.end(), [&](const auto* h) { return h->host == port.host; });
+    const HostRecord& host = **at;
+    const IfaceRecord& iface = *draft.ifaces[static_cast<size_t>(at - draft.hosts.begin())];
+    if (host.port != plan.port) {
+      return Err(ErrorCode::kMismatch, fmt::format("host {} uses data port {}, host {} uses {}", host.host, host.port,
+                                                   draft.hosts.front()->host, plan.port),
+                 "set the same datapath.port on all hosts");
+    }
+    const uint32_t blocks = BlocksPerPacket(iface.mtu);
+    if (blocks == 0) {
+      return Err(ErrorCode::kUnsupported, fmt::format("MTU {} of {} on host {} is too small for a packet with one block", iface.mtu,
+                                                      iface.name, host.host),
+                 "raise it to 1500: ip link set " + iface.name + " mtu 1500");
+    }
+    plan.blocks = std::min(plan.blocks, blocks);
+  }
+  return {};
+}
+
+// A host that sums in more trees than it has slots for; null: there is none.
+const HostRecord* FullHost(const Draft& draft, const Plan& plan) {
+  const uint32_t needed = SlotsPerTree(draft.in.job->job.spec);
+  for (const HostRecord* host : draft.hosts) {
+    uint32_t trees = 0;
+    for (size_t t = 0; t < plan.trees.size(); ++t) {
+      const auto node = FindNode(plan, t, host->host);
+      trees += node && IsSumming(plan, t, *node) ? 1 : 0;
+    }
+    if (trees * needed > host->slots_free) return host;
+  }
+  return nullptr;
+}
+
+// With fewer trees where some host has no slots for all.
+Result<Plan> PlanWithin(const Draft& draft) {
+  const plan::Cluster cluster = ClusterOf(draft);
+  const plan::Job job = JobOf(draft);
+  plan::Settings settings;
+  settings.trees_max = MLNET_TREES_MAX;
+  for (;;) {
+    const auto planned = plan::MakePlan(cluster, job, settings, draft.wanted);
+    if (!planned) return tl::make_unexpected(planned.error());
+    Plan plan = PlanOf(draft, *planned);
+    const HostRecord* full = FullHost(draft, plan);
+    if (full == nullptr) return plan;
+    if (plan.trees.size() == 1) {
+      return Err(ErrorCode::kUnavailable,
+                 fmt::format("host {} has {} slots in a row, the job needs {}", full->host, full->slots_free,
+                             SlotsPerTree(draft.in.job->job.spec)),
+                 "end other jobs, or create this one with fewer slots");
+    }
+    settings.trees_max = plan.trees.size() - 1;
+  }
+}
+
+}  // namespace
+
+Result<Plan> MakePlan(const PlanInput& in) {
+  Draft draft{in, FindCandidates(in), {}, {}, {}};
+  if (auto ok = ChooseShape(draft); !ok) return tl::make_unexpected(ok.error());
+  if (auto ok = ChooseHosts(draft); !ok) return tl::make_unexpected(ok.error());
+  const bool has_rates = RateOf(draft, 0) > 0;
+  if (!draft.wanted && !has_rates) ChooseByRule(draft);
+  auto plan = PlanWithin(draft);
+  if (!plan) return plan;
+  if (!has_rates) plan->why = "the rates of the links are not known; " + plan->why;
+  if (auto ok = CheckHosts(draft, *plan); !ok) return tl::make_unexpected(ok.error());
+  return plan;
+}
+
+}  // namespace mlnet::control
