@@ -122,7 +122,11 @@ int Show(Context& context, const std::string& name) {
       << fmt::format(", id {}, epoch {}, {} ranks joined\n", Text(job, "id"), Text(job, "epoch"), Ranks(job));
   if (Text(job, "reason") != "-") out << "  reason      " << Text(job, "reason") << "\n";
   if (Text(job, "hint") != "-") out << "  try         " << Text(job, "hint") << "\n";
-  out << "  aggregator  " << Text(job, "aggregator") << "\n  results by  " << Fan(job) << "\n";
+  out << "  aggregator  " << Text(job, "aggregator") << "\n";
+  if (const auto shape = job.find("shape"); shape != job.end() && !Text(*shape, "name").empty()) {
+    out << "  shape       " << Text(*shape, "name") << ": " << Text(*shape, "why") << "\n";
+  }
+  out << "  results by  " << Fan(job) << "\n";
   for (const Json& pool : Items(job, "pools")) {
     out << fmt::format("  pool        class {} stream {}: {} slots\n", Text(pool, "class"),
                        Text(pool, "stream"), 1ULL << rpc::GetOr<uint32_t>(pool, "log2_slots", 0).value_or(0));
@@ -155,7 +159,7 @@ void AddCreate(CLI::App& job, Context& context) {
   create->add_option("--classes", args->classes, "traffic classes")->check(CLI::Range(1, 8));
   create->add_option("--multicast", args->multicast, "auto, on or off")
       ->check(CLI::IsMember({"auto", "on", "off"}));
-  create->add_option("--shape", args->shape, "who sums: auto, star, shards (all aggregators), workers (the ranks' hosts)")
+  create->add_option("--shape", args->shape, "who sums: auto, or one that mlnetctl plan shows: star, shards, workers, rack, ...")
       ->check(CLI::IsMember({"auto", "star", "shards", "workers"}));
   create->add_option("--timeout-ms", args->timeout_ms, "deadline of joins and collectives")
       ->check(CLI::PositiveNumber);

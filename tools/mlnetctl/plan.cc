@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// mlnetctl plan: what the planner makes of a lab topology file. Asks no daemon.
+// mlnetctl plan: what the planner makes of the cluster that mlnetd knows, or of a lab topology file.
 // The file is that of mlnet-lab (tools/mlnet-lab/topology.example.yaml) with two more keys:
 //   core: {oversubscription: 4}                         each rack's link is a quarter of its hosts' links together
 //   racks: [{name: r1, rate: 1gbit}, {name: r2, up: 1gbit, down: 2gbit}]     rates that differ from that
@@ -24,6 +24,8 @@ using lab::CheckKeys;
 
 struct PlanArgs {
   std::string topology, bytes = "64M", wire = "int32", shape;
+  std::string job;                 // of the daemon's: its ranks
+  std::vector<std::string> hosts;  // of the daemon's: ranks on each
   int ranks_per_host = 1;
   int degree = 4;
   bool is_unicast = false, is_dot = false;
@@ -121,32 +123,75 @@ Result<TopologyFile> LoadTopology(const std::string& path) {
   }
 }
 
-Result<plan::Job> JobOf(const PlanArgs& args, const TopologyFile& file) {
+/// What the planner is asked.
+struct Task {
+  plan::Cluster cluster;
+  plan::Job job;
+  int mtu = 1500;
+  std::optional<plan::Shape> shape;
+};
+
+// Everything but the ranks.
+Result<plan::Job> JobOf(const PlanArgs& args) {
   const auto sizes = lab::ParseSizes(args.bytes);
   if (!sizes || sizes->size() != 1)
     return Err(ErrorCode::kInvalidArgument, fmt::format("--bytes: '{}' is no size", args.bytes), "write 64M");
   plan::Job job;
   job.bytes = sizes->front();
-  job.host_of_rank = plan::PlaceInOrder(file.worker_hosts, static_cast<size_t>(args.ranks_per_host));
   job.lane_bits = args.wire == "int8" ? 8 : args.wire == "int16" ? 16 : 32;
   job.multicast = !args.is_unicast;
   return job;
 }
 
+Result<Task> ReadTask(const PlanArgs& args) {
+  auto file = LoadTopology(args.topology);
+  if (!file) return tl::make_unexpected(file.error());
+  auto job = JobOf(args);
+  if (!job) return tl::make_unexpected(job.error());
+  job->host_of_rank = plan::PlaceInOrder(file->worker_hosts, static_cast<size_t>(args.ranks_per_host));
+  return Task{std::move(file->cluster), std::move(*job), file->mtu, plan::ShapeFromName(args.shape)};
+}
+
+// mlnetd says what it would tell the planner; what the planner makes of that is the same here.
+Result<Task> AskDaemon(Context& context, const PlanArgs& args) {
+  auto job = JobOf(args);
+  if (!job) return tl::make_unexpected(job.error());
+  Json params = {{"job", args.job}, {"hosts", args.hosts}, {"ranks_per_host", args.ranks_per_host}, {"shape", args.shape}};
+  const auto answer = context.Call("plan", params);
+  if (!answer) return tl::make_unexpected(answer.error());
+  try {
+    Task task;
+    for (const Json& host : answer->at("hosts")) {
+      const double rate = host.at("rate_bps");
+      task.cluster.hosts.push_back({host.at("name"), host.at("rack"), rate, rate, host.at("can_aggregate")});
+    }
+    task.cluster.oversubscription = answer->at("oversubscription");
+    job->host_of_rank = answer->at("host_of_rank").get<std::vector<std::string>>();
+    job->multicast = job->multicast && answer->at("multicast").get<bool>();
+    task.job = std::move(*job);
+    task.mtu = answer->at("mtu");
+    if (!answer->at("has_rates").get<bool>()) {
+      context.Say("The rates of the links are not known: as if each had 10 Gb/s. Set [[iface]] rate in mlnetd.toml.");
+    }
+    if (answer->at("shape").is_string()) task.shape = plan::ShapeFromName(answer->at("shape"));
+    return task;
+  } catch (const Json::exception& e) {
+    return Err(ErrorCode::kMismatch, fmt::format("mlnetd's answer is not understood: {}", e.what()), "is mlnetctl older than mlnetd?");
+  }
+}
+
 int ShowPlan(Context& context, const PlanArgs& args) {
-  const auto file = LoadTopology(args.topology);
-  if (!file) return context.Fail(file.error());
-  const auto job = JobOf(args, *file);
-  if (!job) return context.Fail(job.error());
+  const auto task = args.topology.empty() ? AskDaemon(context, args) : ReadTask(args);
+  if (!task) return context.Fail(task.error());
   plan::Settings settings;
   settings.degree = static_cast<size_t>(args.degree);
-  plan::FitToMtu(settings, file->mtu);
-  const auto made = plan::MakePlan(file->cluster, *job, settings, plan::ShapeFromName(args.shape));
+  plan::FitToMtu(settings, task->mtu);
+  const auto made = plan::MakePlan(task->cluster, task->job, settings, task->shape);
   if (!made) return context.Fail(made.error());
   if (args.is_dot) {
-    context.out() << plan::RenderDot(*made, file->cluster, *job);
+    context.out() << plan::RenderDot(*made, task->cluster, task->job);
   } else if (context.options.json) {
-    context.PrintJson(plan::RenderJson(*made, file->cluster, *job));
+    context.PrintJson(plan::RenderJson(*made, task->cluster, task->job));
   } else {
     context.out() << plan::RenderText(*made);
   }
@@ -158,7 +203,13 @@ int ShowPlan(Context& context, const PlanArgs& args) {
 void AddPlan(CLI::App& app, Context& context) {
   auto args = std::make_shared<PlanArgs>();
   CLI::App* command = app.add_subcommand("plan", "predict what trees a job would get on a cluster, and why");
-  command->add_option("--topology", args->topology, "topology file of mlnet-lab; may name racks and core")->required();
+  auto* job = command->add_option("--job", args->job, "for the ranks of this job of mlnetd's");
+  auto* hosts = command->add_option("--hosts", args->hosts, "for ranks on these hosts of mlnetd's: w1,w2 (default: all that do not only sum)")
+                    ->delimiter(',');
+  command->add_option("--topology", args->topology, "for a topology file of mlnet-lab instead, without mlnetd; may name racks and core")
+      ->excludes(job)
+      ->excludes(hosts);
+  job->excludes(hosts);
   command->add_option("--bytes", args->bytes, "size of the float32 tensor: 64M, 4096")->capture_default_str();
   command->add_option("--wire", args->wire, "int32, int16 or int8")
       ->check(CLI::IsMember({"int32", "int16", "int8"}))

@@ -178,6 +178,16 @@ Result<void> CheckHosts(const Draft& draft, Plan& plan) {
   return {};
 }
 
+bool HasRates(const Draft& draft) { return RateOf(draft, 0) > 0; }
+
+Result<Draft> MakeDraft(const PlanInput& in) {
+  Draft draft{in, FindCandidates(in), {}, {}, {}};
+  if (auto ok = ChooseShape(draft); !ok) return tl::make_unexpected(ok.error());
+  if (auto ok = ChooseHosts(draft); !ok) return tl::make_unexpected(ok.error());
+  if (!draft.wanted && !HasRates(draft)) ChooseByRule(draft);
+  return draft;
+}
+
 // A host that sums in more trees than it has slots for; null: there is none.
 const HostRecord* FullHost(const Draft& draft, const Plan& plan) {
   const uint32_t needed = SlotsPerTree(draft.in.job->job.spec);
@@ -217,16 +227,25 @@ Result<Plan> PlanWithin(const Draft& draft) {
 }  // namespace
 
 Result<Plan> MakePlan(const PlanInput& in) {
-  Draft draft{in, FindCandidates(in), {}, {}, {}};
-  if (auto ok = ChooseShape(draft); !ok) return tl::make_unexpected(ok.error());
-  if (auto ok = ChooseHosts(draft); !ok) return tl::make_unexpected(ok.error());
-  const bool has_rates = RateOf(draft, 0) > 0;
-  if (!draft.wanted && !has_rates) ChooseByRule(draft);
-  auto plan = PlanWithin(draft);
+  const auto draft = MakeDraft(in);
+  if (!draft) return tl::make_unexpected(draft.error());
+  auto plan = PlanWithin(*draft);
   if (!plan) return plan;
-  if (!has_rates) plan->why = "the rates of the links are not known; " + plan->why;
-  if (auto ok = CheckHosts(draft, *plan); !ok) return tl::make_unexpected(ok.error());
+  if (!HasRates(*draft)) plan->why = "the rates of the links are not known; " + plan->why;
+  if (auto ok = CheckHosts(*draft, *plan); !ok) return tl::make_unexpected(ok.error());
   return plan;
+}
+
+Result<PlannerTask> TaskOfPlanner(const PlanInput& in) {
+  const auto draft = MakeDraft(in);
+  if (!draft) return tl::make_unexpected(draft.error());
+  const auto least = [](const IfaceRecord* a, const IfaceRecord* b) { return a->mtu < b->mtu; };
+  const int mtu = (*std::min_element(draft->ifaces.begin(), draft->ifaces.end(), least))->mtu;
+  PlannerTask task{ClusterOf(*draft), JobOf(*draft), mtu, HasRates(*draft), draft->wanted};
+  for (plan::Host& host : task.cluster.hosts) {
+    if (!task.has_rates) host.up_bps = host.down_bps = kNominalRate;
+  }
+  return task;
 }
 
 }  // namespace mlnet::control

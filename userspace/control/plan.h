@@ -11,6 +11,7 @@
 #include "control/model.h"
 #include "mlnet/error.h"
 #include "mlnet/wire.h"
+#include "plan/model.h"
 
 namespace mlnet::control {
 
@@ -32,6 +33,16 @@ struct PlanInput {
 
 /// Everything but job id and epoch; the error says which hosts were considered and why not.
 Result<Plan> MakePlan(const PlanInput& input);
+
+/// What the planner is asked for that plan: for people who want to see the other candidates.
+struct PlannerTask {
+  plan::Cluster cluster;
+  plan::Job job;
+  int mtu = 0;  // the smallest of the hosts' NICs
+  bool has_rates = false;  // else all links are taken for 10 Gb/s
+  std::optional<plan::Shape> wanted;  // asked for, or the rule where rates are not known; none: the fastest
+};
+Result<PlannerTask> TaskOfPlanner(const PlanInput& input);
 
 /// Sets what depends on the numbers.
 void Number(Plan& plan, const Numbering& numbering, uint32_t group_base, int group_bits);

@@ -132,6 +132,7 @@ class Daemon : private rpc::ServerHandler {
   Result<control::Json> JobShow(const control::Json& params);
   Result<control::Json> JobDelete(const control::Json& params);
   Result<control::Json> Stats(const control::Json& params);
+  Result<control::Json> PlanTask(const control::Json& params);
   Result<control::Json> ShowJob(const std::string& name);
   std::vector<Store::Counters> CountersOf(const control::JobView& view);
   Result<void> UpdateKnownJob(const std::string& name, const std::function<Result<void>(control::JobView&)>& change);

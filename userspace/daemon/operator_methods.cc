@@ -67,7 +67,7 @@ Result<Json> Daemon::OperatorMethod(const rpc::Request& request) {
   static const std::map<std::string, Method> kMethods = {
       {"iface.attach", &Daemon::IfaceAttach}, {"iface.detach", &Daemon::IfaceDetach}, {"job.create", &Daemon::JobCreate},
       {"job.set", &Daemon::JobSet},           {"job.show", &Daemon::JobShow},         {"job.delete", &Daemon::JobDelete},
-      {"stats", &Daemon::Stats}};
+      {"stats", &Daemon::Stats},              {"plan", &Daemon::PlanTask}};
   // What is asked for may have been decided elsewhere a moment ago.
   if (auto fresh = store_->Load()) snapshot_ = std::move(*fresh);
   if (request.method == "version") return Version(config_);

@@ -73,17 +73,25 @@ Json Pools(const control::Plan& plan) {
   return pools;
 }
 
+Json Ports(const control::Plan& plan) {
+  Json ports = Json::array();
+  for (const control::PlanPort& port : plan.ports) {
+    ports.push_back({{"host", port.host}, {"iface", port.iface}, {"address", port.address}, {"ranks", LocalRanks(plan, port.host)}});
+  }
+  return ports;
+}
+
+// Names alone: with many hosts and trees a message would not hold more.
 Json Trees(const control::Plan& plan) {
   Json trees = Json::array();
   for (size_t t = 0; t < plan.trees.size(); ++t) {
-    Json nodes = Json::array();
+    Json parents = Json::object(), sums = Json::array();
     for (size_t n = 0; n < plan.trees[t].nodes.size(); ++n) {
-      const control::PlanPort& port = PortOf(plan, t, n);
-      Json parent = n == 0 ? Json(nullptr) : Json(PortOf(plan, t, NodeAbove(plan, t, n)).host);
-      nodes.push_back({{"host", port.host}, {"iface", port.iface}, {"address", port.address}, {"parent", std::move(parent)},
-                       {"sums", IsSumming(plan, t, n)}, {"ranks", LocalRanks(plan, port.host)}});
+      const std::string& host = PortOf(plan, t, n).host;
+      parents[host] = n == 0 ? Json(nullptr) : Json(PortOf(plan, t, NodeAbove(plan, t, n)).host);
+      if (IsSumming(plan, t, n)) sums.push_back(host);
     }
-    trees.push_back({{"aggregator", RootOf(plan, t).host}, {"weight", plan.trees[t].weight}, {"nodes", std::move(nodes)}});
+    trees.push_back({{"aggregator", RootOf(plan, t).host}, {"weight", plan.trees[t].weight}, {"parents", parents}, {"sums", sums}});
   }
   return trees;
 }
@@ -136,6 +144,7 @@ Json JobDetail(const JobView& view, const std::vector<Store::Counters>& counters
   detail["totals"].erase("verdicts");
   detail["lag"] = Json::array();
   detail["shape"] = {{"name", job.plan.shape}, {"why", job.plan.why}};
+  detail["ports"] = Ports(job.plan);
   detail["trees"] = Trees(job.plan);
   for (const std::string& host : HostsOf(job.plan)) {
     const Json* summing = IsRootOfAny(job.plan, host) ? Find(counters, "host " + host) : nullptr;

@@ -96,6 +96,7 @@ TEST_F(Command, JobShowPrintsMembersAndCounters) {
   Json job = kJob;
   job["schema"] = "mlnet.job/1";
   job["fan"] = {{"kind", "unicast"}, {"why", "multicast ping lost"}};
+  job["shape"] = {{"name", "star"}, {"why", "star over a1 takes 1 ms."}};
   job["lag"] = {{{"child", 0}, {"rank", 0}, {"samples", 9}, {"mean_us", 12.34}}};
   job["pools"] = {{{"class", 0}, {"stream", 0}, {"log2_slots", 8}}};
   job["members"] = {{{"rank", 0},
@@ -117,6 +118,7 @@ TEST_F(Command, JobShowPrintsMembersAndCounters) {
       out_,
       "job demo: ready, id 3, epoch 1, 4/4 ranks joined\n"
       "  aggregator  10.77.0.5\n"
+      "  shape       star: star over a1 takes 1 ms.\n"
       "  results by  unicast (multicast ping lost)\n"
       "  pool        class 0 stream 0: 256 slots\n"
       "\n"
@@ -125,6 +127,35 @@ TEST_F(Command, JobShowPrintsMembersAndCounters) {
       "\n"
       "VERDICT  COUNT  ACTION  MEANING\n"
       "SUM_ADD     75  DROP    contribution added\n");
+}
+
+// Two racks of two hosts at 1 Gb/s, core 1:4: the planner's own tests say what is fastest; here, that it is asked rightly.
+TEST_F(Command, PlanShowsTheCandidatesForTheDaemonsHosts) {
+  Json task = {{"schema", "mlnet.plan.task/1"}, {"oversubscription", 4.0}, {"multicast", true}, {"mtu", 1500},
+               {"has_rates", true},             {"shape", nullptr},        {"host_of_rank", {"w1", "w2", "w3", "w4"}}};
+  task["hosts"] = Json::array();
+  for (const auto& [host, rack] : {std::pair("w1", "r1"), {"w2", "r1"}, {"w3", "r2"}, {"w4", "r2"}}) {
+    task["hosts"].push_back({{"name", host}, {"rack", rack}, {"rate_bps", 1e9}, {"can_aggregate", true}});
+  }
+  EXPECT_EQ(RunWith("plan", task, {"-j", "plan", "--hosts", "w1,w2,w3,w4"}), 0);
+  EXPECT_THAT(daemon_.requests(), ElementsAre(R"(plan {"hosts":["w1","w2","w3","w4"],"job":"","ranks_per_host":1,"shape":""})"));
+  EXPECT_EQ(Json::parse(out_)["chosen"], "rack-shards") << out_;
+  EXPECT_EQ(err_, "");
+}
+
+TEST_F(Command, PlanSaysWhenNoRatesAreKnownAndTakesTheDaemonsRule) {
+  Json task = {{"schema", "mlnet.plan.task/1"}, {"oversubscription", 0.0}, {"multicast", true}, {"mtu", 1500},
+               {"has_rates", false},            {"shape", "workers"},      {"host_of_rank", {"w1", "w2"}}};
+  task["hosts"] = {{{"name", "w1"}, {"rack", ""}, {"rate_bps", 1e10}, {"can_aggregate", true}},
+                   {{"name", "w2"}, {"rack", ""}, {"rate_bps", 1e10}, {"can_aggregate", true}}};
+  EXPECT_EQ(RunWith("plan", task, {"plan", "--job", "demo"}), 0);
+  EXPECT_THAT(err_, HasSubstr("rates of the links are not known"));
+  EXPECT_THAT(out_, HasSubstr("* workers"));
+}
+
+TEST_F(Command, PlanRefusesAnAnswerItDoesNotUnderstand) {
+  EXPECT_EQ(RunWith("plan", Json{{"schema", "mlnet.plan.task/1"}}, {"plan"}), 1);
+  EXPECT_THAT(err_, HasSubstr("is mlnetctl older than mlnetd"));
 }
 
 TEST_F(Command, JobDeleteNamesTheJob) {
