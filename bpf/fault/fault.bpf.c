@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// The lab's own programs, on the switch end of each host's veth pair; they never run on a production host.
+// The lab's own programs, on the switch end of each host's veth pair and on the core's end of each rack's uplink; they never run on a production host.
 // Why there: what the host sends by XDP_TX or redirect never sees a qdisc or tc hook of the host itself.
 // A fault is decided by a random number that is a pure function of (seed, index of the frame on this link and
 // direction, kind of fault): the same traffic meets the same faults, on however many CPUs.
@@ -17,11 +17,11 @@
 
 enum kind { KIND_LOSS, KIND_DUPLICATE, KIND_REORDER, KIND_CORRUPT, KIND_BIT, KIND_COUNT };
 
-/* Key: 2 * host + direction. Written by mlnet-lab (configuration) and by the programs (counters). */
+/* Key: 2 * link + direction. Written by mlnet-lab (configuration) and by the programs (counters). */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 2 * LAB_HOSTS_MAX);
+	__uint(max_entries, 2 * LAB_LINKS_MAX);
 	__type(key, __u32);
 	__type(value, struct lab_link);
 } lab_links SEC(".maps");

@@ -9,10 +9,12 @@
 #include <linux/types.h>
 
 #define LAB_HOSTS_MAX 64
-#define LAB_PORT_IFINDEX 100 /* + host: the host's port on the switch */
-#define LAB_TAP_IFINDEX 300  /* + 2 * host + direction: where the delay line holds frames */
-#define LAB_TX 0	     /* what the host sends */
-#define LAB_RX 1	     /* what the host receives */
+#define LAB_RACKS_MAX 32
+#define LAB_LINKS_MAX (LAB_HOSTS_MAX + LAB_RACKS_MAX) /* hosts first, then the uplinks of racks */
+#define LAB_PORT_IFINDEX 100 /* + link: its port on the switch, or on the core */
+#define LAB_TAP_IFINDEX 300  /* + 2 * link + direction: where the delay line holds frames */
+#define LAB_TX 0	     /* what the host or rack sends */
+#define LAB_RX 1	     /* what it receives */
 
 struct lab_link {
 	/* Configuration; written by mlnet-lab, read by the programs and by the delay line. */

@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <deque>
 #include <fstream>
@@ -19,6 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
+constexpr double kOversubscriptionMax = 1000;  // that mlnetd takes
+
 std::string EndOfLog(const fs::path& path) {
   std::ifstream file(path);
   std::deque<std::string> lines;
@@ -27,6 +30,23 @@ std::string EndOfLog(const fs::path& path) {
     if (lines.size() > 5) lines.pop_front();
   }
   return fmt::format("{}", fmt::join(lines, "\n"));
+}
+
+// An uplink with a rate of its own makes it another one for the hosts of that rack.
+double OversubscriptionOf(const Topology& topology, const std::string& rack_name) {
+  uint64_t sum = 0;
+  for (const Host& host : topology.hosts) {
+    if (host.rack != rack_name) continue;
+    if (host.rate_bps == 0) return topology.oversubscription;
+    sum += host.rate_bps;
+  }
+  for (const Rack& rack : topology.racks) {
+    const uint64_t uplink = std::min(rack.up_bps.value_or(0), rack.down_bps.value_or(0));
+    if (rack.name == rack_name && uplink > 0) {
+      return std::min(static_cast<double>(sum) / static_cast<double>(uplink), kOversubscriptionMax);
+    }
+  }
+  return topology.oversubscription;
 }
 
 }  // namespace
@@ -43,24 +63,28 @@ Result<fs::path> FindDaemon() {
              "build it (target mlnetd), or start the lab with --no-daemons");
 }
 
-std::string DaemonConfig(const Paths& paths, const Host& host) {
+std::string DaemonConfig(const Paths& paths, const Topology& topology, const Host& host) {
   return fmt::format(
       "# written by mlnet-lab\n"
       "[daemon]\nhost = \"{0}\"\ninstance = \"{1}\"\nsocket = \"{2}\"\nsocket_mode = 0o666\nlog_level = "
       "\"info\"\n\n"
       "[store]\npath = \"{3}\"\n\n"
       "[datapath]\npin_root = \"{4}\"\n\n"
+      "[site]\n{6}oversubscription = {7}\n\n"
       "[[iface]]\nname = \"eth0\"\nmode = \"native\"\nshare = \"exclusive\"\naggregator = "
-      "{5}\ndetach_on_stop = true\n",
+      "{5}\ndetach_on_stop = true\n{8}",
       host.name, paths.Instance(host.name), paths.Socket(host.name).string(), paths.Store().string(),
-      Paths::kPinRoot, host.is_aggregator);
+      Paths::kPinRoot, host.is_aggregator, host.rack.empty() ? "" : fmt::format("rack = \"{}\"\n", host.rack),
+      OversubscriptionOf(topology, host.rack),
+      host.rate_bps == 0 ? "" : fmt::format("rate = \"{}bit\"\n", host.rate_bps));
 }
 
-Result<ProcessId> StartHostDaemon(const Paths& paths, const Host& host, const fs::path& program) {
+Result<ProcessId> StartHostDaemon(const Paths& paths, const Topology& topology, const Host& host,
+                                  const fs::path& program) {
   std::error_code ec;
   fs::create_directories(paths.HostDir(host.name), ec);
   std::ofstream config(paths.Config(host.name), std::ios::trunc);
-  config << DaemonConfig(paths, host);
+  config << DaemonConfig(paths, topology, host);
   config.close();
   if (!config)
     return Err(ErrorCode::kSystem, fmt::format("cannot write {}", paths.Config(host.name).string()));

@@ -18,9 +18,10 @@ namespace mlnet::lab {
 Result<std::filesystem::path> FindDaemon();
 
 /// The TOML text of `host`'s mlnetd.
-std::string DaemonConfig(const Paths& paths, const Host& host);
+std::string DaemonConfig(const Paths& paths, const Topology& topology, const Host& host);
 
-Result<ProcessId> StartHostDaemon(const Paths& paths, const Host& host, const std::filesystem::path& program);
+Result<ProcessId> StartHostDaemon(const Paths& paths, const Topology& topology, const Host& host,
+                                  const std::filesystem::path& program);
 
 /// Returns when the daemon answers `status`. An early exit or the timeout is an error with the end of its
 /// log.

@@ -84,15 +84,15 @@ Result<void> AttachRelease(uint32_t key, int program) {
   return {};
 }
 
-Result<std::vector<Lane>> OpenLanes(const Paths& paths, size_t num_hosts) {
+Result<std::vector<Lane>> OpenLanes(const Paths& paths, size_t num_links) {
   SilenceLibbpf();
   const Fd links(bpf_obj_get((paths.FaultPins() / "lab_links").c_str()));
   const Fd release(bpf_obj_get((paths.FaultPins() / "lab_release").c_str()));
   if (!links || !release)
     return tl::make_unexpected(ErrnoError("open the pins in " + paths.FaultPins().string(), errno));
-  void* shared = mmap(nullptr, sizeof(lab_link) * 2 * LAB_HOSTS_MAX, PROT_READ, MAP_SHARED, links.get(), 0);
+  void* shared = mmap(nullptr, sizeof(lab_link) * 2 * LAB_LINKS_MAX, PROT_READ, MAP_SHARED, links.get(), 0);
   if (shared == MAP_FAILED) return tl::make_unexpected(ErrnoError("map lab_links", errno));
-  std::vector<Lane> lanes(2 * num_hosts);
+  std::vector<Lane> lanes(2 * num_links);
   for (uint32_t key = 0; key < lanes.size(); ++key) {
     auto tap = OpenTap(key);
     if (!tap) return tl::make_unexpected(tap.error());
@@ -137,8 +137,8 @@ int WaitUntil(int epoll, epoll_event* events, int max, uint64_t due_ns, Clock& c
 
 }  // namespace
 
-Result<void> RunDelayLine(const Paths& paths, size_t num_hosts) {
-  auto lanes = OpenLanes(paths, num_hosts);
+Result<void> RunDelayLine(const Paths& paths, size_t num_links) {
+  auto lanes = OpenLanes(paths, num_links);
   if (!lanes) return tl::make_unexpected(lanes.error());
   const Fd epoll(epoll_create1(EPOLL_CLOEXEC));
   for (size_t i = 0; i < lanes->size(); ++i) {

@@ -15,6 +15,6 @@ Result<void> StartDelayLine(const Paths& paths);
 void StopDelayLine(const Paths& paths);
 
 /// What that process does, in the switch namespace, until SIGTERM.
-Result<void> RunDelayLine(const Paths& paths, size_t num_hosts);
+Result<void> RunDelayLine(const Paths& paths, size_t num_links);
 
 }  // namespace mlnet::lab

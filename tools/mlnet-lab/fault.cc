@@ -2,6 +2,7 @@
 // mlnet-lab fault set|show|clear: disturb links while traffic flows. And the hidden subcommand delay-line.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "commands.h"
@@ -33,24 +34,29 @@ Json LinkJson(const Faults& faults, const lab_link& link) {
 
 Result<void> Show(const Globals& globals, const Paths& paths, const Topology& topology,
                   const std::string& only) {
-  Json hosts = Json::array();
-  for (size_t i = 0; i < topology.hosts.size(); ++i) {
-    const Host& host = topology.hosts[i];
-    if (only != "all" && only != host.name) continue;
+  Json hosts = Json::array(), racks = Json::array();
+  const auto links = LinksOf(topology);
+  for (size_t i = 0; i < links.size(); ++i) {
+    const Link& link = links[i];
+    if (only != "all" && only != link.name) continue;
     const auto tx = ReadLink(paths, i, LAB_TX), rx = ReadLink(paths, i, LAB_RX);
     if (!tx) return tl::make_unexpected(tx.error());
     if (!rx) return tl::make_unexpected(rx.error());
-    hosts.push_back({{"name", host.name}, {"tx", LinkJson(host.tx, *tx)}, {"rx", LinkJson(host.rx, *rx)}});
+    (i < topology.hosts.size() ? hosts : racks)
+        .push_back({{"name", link.name}, {"tx", LinkJson(link.tx, *tx)}, {"rx", LinkJson(link.rx, *rx)}});
   }
   if (globals.json) {
-    fmt::print(
-        "{}\n",
-        Json{{"schema", "mlnet-lab.fault/1"}, {"name", paths.lab}, {"seed", topology.seed}, {"hosts", hosts}}
-            .dump());
+    fmt::print("{}\n", Json{{"schema", "mlnet-lab.fault/1"},
+                            {"name", paths.lab},
+                            {"seed", topology.seed},
+                            {"hosts", hosts},
+                            {"racks", racks}}
+                           .dump());
     return {};
   }
-  fmt::print("{:<12}{:<4}{:>8}{:>8}{:>9}{:>9}{:>10}{:>12}{:>8}{:>8}{:>8}{:>8}{:>8}\n", "HOST", "DIR", "LOSS%",
+  fmt::print("{:<12}{:<4}{:>8}{:>8}{:>9}{:>9}{:>10}{:>12}{:>8}{:>8}{:>8}{:>8}{:>8}\n", "LINK", "DIR", "LOSS%",
              "DUP%", "REORDER%", "CORRUPT%", "DELAY_US", "FRAMES", "LOST", "DUP", "REORD", "CORR", "HELD");
+  for (const auto& rack : racks) hosts.push_back(rack);
   for (const auto& h : hosts) {
     for (const char* dir : {"tx", "rx"}) {
       const Json& d = h[dir];
@@ -84,7 +90,15 @@ Result<void> Merge(const FaultOptions& options, Faults& faults) {
   return {};
 }
 
-// set and clear: `change` is applied to the chosen directions of the chosen hosts.
+Result<void> CheckLink(const State& state, const std::string& name) {
+  const auto& racks = state.topology.racks;
+  const bool is_rack = std::any_of(racks.begin(), racks.end(), [&](const Rack& rack) { return rack.name == name; });
+  if (name == "all" || is_rack) return {};
+  if (auto host = FindHost(state, name); !host) return tl::make_unexpected(host.error());
+  return {};
+}
+
+// set and clear: `change` is applied to the chosen directions of the chosen links.
 Result<void> Change(const Globals& globals, const FaultOptions& options,
                     const std::function<Result<void>(Faults&)>& change) {
   if (auto r = RequireRoot(); !r) return r;
@@ -93,19 +107,22 @@ Result<void> Change(const Globals& globals, const FaultOptions& options,
   if (!state) return tl::make_unexpected(state.error());
   const auto lock = LockLab(paths);
   if (!lock) return tl::make_unexpected(lock.error());
-  if (options.host != "all") {
-    if (auto host = FindHost(*state, options.host); !host) return tl::make_unexpected(host.error());
-  }
+  if (auto r = CheckLink(*state, options.host); !r) return r;
   std::vector<std::string> touched;
+  const auto change_link = [&](auto& link) -> Result<void> {
+    if (options.host != "all" && options.host != link.name) return {};
+    touched.push_back(link.name);
+    for (Faults* faults : {&link.tx, &link.rx}) {
+      if (options.direction == (faults == &link.tx ? "rx" : "tx")) continue;
+      if (auto r = change(*faults); !r) return r;
+    }
+    return {};
+  };
   for (Host& host : state->topology.hosts) {
-    if (options.host != "all" && options.host != host.name) continue;
-    touched.push_back(host.name);
-    if (options.direction != "rx") {
-      if (auto r = change(host.tx); !r) return r;
-    }
-    if (options.direction != "tx") {
-      if (auto r = change(host.rx); !r) return r;
-    }
+    if (auto r = change_link(host); !r) return r;
+  }
+  for (Rack& rack : state->topology.racks) {
+    if (auto r = change_link(rack); !r) return r;
   }
   if (options.seed) state->topology.seed = *options.seed;
   if (auto r = SetPorts(paths, state->topology, state->xdp); !r) return r;
@@ -118,15 +135,13 @@ Result<void> ShowCommand(const Globals& globals, const std::string& host) {
   const Paths paths(globals.name);
   const auto state = LoadReadyState(paths);
   if (!state) return tl::make_unexpected(state.error());
-  if (host != "all") {
-    if (auto found = FindHost(*state, host); !found) return tl::make_unexpected(found.error());
-  }
+  if (auto r = CheckLink(*state, host); !r) return r;
   return Show(globals, paths, state->topology, host);
 }
 
 void AddTarget(CLI::App* command, FaultOptions& options) {
-  command->add_option("host", options.host, "Host, or 'all'")->capture_default_str();
-  command->add_option("--dir", options.direction, "What the host sends (tx), receives (rx), or both")
+  command->add_option("host", options.host, "Host, rack (its uplink), or 'all'")->capture_default_str();
+  command->add_option("--dir", options.direction, "What it sends (tx), receives (rx), or both")
       ->check(CLI::IsMember({"tx", "rx", "both"}))
       ->capture_default_str();
 }
@@ -157,7 +172,7 @@ void AddFaultCommand(CLI::App& app, Globals& globals) {
     });
   });
   auto* show = fault->add_subcommand("show", "Show faults and what they did so far");
-  show->add_option("host", options->host, "Host, or 'all'")->capture_default_str();
+  show->add_option("host", options->host, "Host, rack, or 'all'")->capture_default_str();
   SetAction(show, globals, [&globals, options] { return ShowCommand(globals, options->host); });
 
   // Started by the lab itself; group "" hides it from the help.
@@ -166,7 +181,7 @@ void AddFaultCommand(CLI::App& app, Globals& globals) {
     const Paths paths(globals.name);
     const auto state = LoadState(paths);
     if (!state) return tl::make_unexpected(state.error());
-    return RunDelayLine(paths, state->topology.hosts.size());
+    return RunDelayLine(paths, LinksOf(state->topology).size());
   });
 }
 

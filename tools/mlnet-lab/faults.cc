@@ -94,11 +94,11 @@ Result<void> Attach(int ifindex, int direction, int program) {
 
 Result<void> AttachAll(const Paths& paths, const Topology& topology, const Pins& pins) {
   return InNetns(paths.NetnsFile(Paths::kSwitch), [&]() -> Result<void> {
-    for (size_t i = 0; i < topology.hosts.size(); ++i) {
-      const Host& host = topology.hosts[i];
+    const auto links = LinksOf(topology);
+    for (size_t i = 0; i < links.size(); ++i) {
       const int ifindex = LAB_PORT_IFINDEX + static_cast<int>(i);
-      const int tx = host.tx.Any() ? pins.fault_tx.get() : -1;
-      const int rx = host.rx.Any() ? pins.fault_rx.get() : -1;
+      const int tx = links[i].tx.Any() ? pins.fault_tx.get() : -1;
+      const int rx = links[i].rx.Any() ? pins.fault_rx.get() : -1;
       if (auto r = Attach(ifindex, LAB_TX, tx); !r) return r;
       if (auto r = Attach(ifindex, LAB_RX, rx); !r) return r;
     }
@@ -107,8 +107,9 @@ Result<void> AttachAll(const Paths& paths, const Topology& topology, const Pins&
 }
 
 bool Any(const Topology& topology, bool (Faults::*property)() const) {
-  return std::any_of(topology.hosts.begin(), topology.hosts.end(),
-                     [&](const Host& h) { return (h.tx.*property)() || (h.rx.*property)(); });
+  const auto links = LinksOf(topology);
+  return std::any_of(links.begin(), links.end(),
+                     [&](const Link& link) { return (link.tx.*property)() || (link.rx.*property)(); });
 }
 
 }  // namespace
@@ -125,13 +126,14 @@ Result<void> ApplyFaults(const Paths& paths, const Topology& topology,
   if (Any(topology, &Faults::NeedsHold)) {
     if (auto r = StartDelayLine(paths); !r) return r;
   }
-  for (size_t i = 0; i < topology.hosts.size(); ++i) {
-    const Host& host = topology.hosts[i];
+  const auto links = LinksOf(topology);
+  for (size_t i = 0; i < links.size(); ++i) {
+    const Link& link = links[i];
     const bool anew =
-        restart == nullptr || std::find(restart->begin(), restart->end(), host.name) != restart->end();
+        restart == nullptr || std::find(restart->begin(), restart->end(), link.name) != restart->end();
     for (const int direction : {LAB_TX, LAB_RX}) {
       const uint32_t key = static_cast<uint32_t>(2 * i) + static_cast<uint32_t>(direction);
-      const Faults& faults = direction == LAB_TX ? host.tx : host.rx;
+      const Faults& faults = direction == LAB_TX ? link.tx : link.rx;
       if (auto r = Configure(*pins, key, faults, topology.seed, anew); !r) return r;
     }
   }
@@ -140,14 +142,14 @@ Result<void> ApplyFaults(const Paths& paths, const Topology& topology,
   return {};
 }
 
-Result<lab_link> ReadLink(const Paths& paths, size_t host_index, int direction) {
+Result<lab_link> ReadLink(const Paths& paths, size_t link_index, int direction) {
   lab_link link = {};
   const Fd links(bpf_obj_get((paths.FaultPins() / "lab_links").c_str()));
   if (!links) return link;
-  const uint32_t key = static_cast<uint32_t>(2 * host_index) + static_cast<uint32_t>(direction);
+  const uint32_t key = static_cast<uint32_t>(2 * link_index) + static_cast<uint32_t>(direction);
   if (bpf_map_lookup_elem(links.get(), &key, &link) == 0) return link;
   return tl::make_unexpected(
-      ErrnoError(fmt::format("read faults of {} {}", host_index, kDirections[direction]), errno));
+      ErrnoError(fmt::format("read faults of {} {}", link_index, kDirections[direction]), errno));
 }
 
 }  // namespace mlnet::lab

@@ -41,30 +41,57 @@ Result<void> PrepareNamespace(const Paths& paths, const std::string& host) {
   });
 }
 
+std::string BridgeName(const std::string& rack) { return "b-" + rack; }
+
+std::string Bridge(const Topology& topology, const std::string& name, int index) {
+  return fmt::format("link add {} index {} type bridge stp_state 0 forward_delay 0 mcast_snooping {}\n", name, index,
+                     topology.multicast_snooping ? 1 : 0);
+}
+
+// The rack's bridge, and a veth pair to the core: port p-RACK on the core's side is made like that of a host.
+std::string RackLinks(const Topology& topology, const Rack& rack, int i) {
+  const std::string bridge = BridgeName(rack.name), port = PortName(rack.name), inner = "u-" + rack.name;
+  const int link = static_cast<int>(topology.hosts.size()) + i;
+  return Bridge(topology, bridge, kBridgeIndexBase + i) +
+         fmt::format(
+             "link add name {0} index {1} mtu {2} type veth peer name {3} index {4} mtu {2}\n"
+             "link set {0} master br0 up\nlink set {3} master {5} up\nlink set {5} up\n",
+             port, kPortIndexBase + link, topology.mtu, inner, kInnerIndexBase + i, bridge);
+}
+
+// An ifb for what comes in. A rack's uplink has one at any rate, since its queue counts the bytes.
+bool HasShaper(const Topology& topology, size_t link) {
+  return link >= topology.hosts.size() || topology.hosts[link].rate_bps != 0;
+}
+
 std::string SwitchLinks(const Paths& paths, const Topology& topology) {
-  std::string out = fmt::format(
-      "link set lo up\n"
-      "link add br0 index 2 type bridge stp_state 0 forward_delay 0 mcast_snooping {}\n",
-      topology.multicast_snooping ? 1 : 0);
+  std::string out = "link set lo up\n" + Bridge(topology, "br0", 2);
   int i = 0;
+  for (const auto& rack : topology.racks) out += RackLinks(topology, rack, i++);
+  i = 0;
   for (const auto& host : topology.hosts) {
     const std::string port = PortName(host.name);
     out +=
         fmt::format("link add name {} index {} mtu {} type veth peer name eth0 address {} mtu {} netns {}\n",
-                    port, kPortIndexBase + i, topology.mtu, host.mac, topology.mtu, paths.Netns(host.name));
-    out += fmt::format("link set {} master br0 up\n", port);
-    if (host.rate_bps != 0) {
-      out += fmt::format("link add name {} index {} mtu {} type ifb\n", ShaperName(host.name),
-                         kShaperIndexBase + i, topology.mtu);
-      out += fmt::format("link set {} up\n", ShaperName(host.name));
-    }
-    ++i;
+                    port, kPortIndexBase + i++, topology.mtu, host.mac, topology.mtu, paths.Netns(host.name));
+    out += fmt::format("link set {} master {} up\n", port, host.rack.empty() ? "br0" : BridgeName(host.rack));
+  }
+  const auto links = LinksOf(topology);
+  for (size_t link = 0; link < links.size(); ++link) {
+    if (!HasShaper(topology, link)) continue;
+    const std::string shaper = ShaperName(links[link].name);
+    out += fmt::format("link add name {} index {} mtu {} type ifb\n", shaper, kShaperIndexBase + static_cast<int>(link),
+                       topology.mtu);
+    out += fmt::format("link set {} up\n", shaper);
   }
   return out + "link set br0 up\n";
 }
 
 // One class for everything. htb with hysteresis (hysteresis.h) instead of tbf, which arms a timer per packet.
-std::string Shaper(const std::string& device, uint64_t rate_bps, const Shaping& shaping) {
+std::string Shaper(const Topology& topology, const std::string& device, uint64_t rate_bps) {
+  const Shaping shaping = ShapingFor(rate_bps, topology.hosts.size(), topology.mtu);
+  // Not idle: with a queue the port waits for room in the veth ring instead of dropping (kernel 6.16 on).
+  if (rate_bps == 0) return fmt::format("qdisc add dev {} root bfifo limit {}\n", device, shaping.queue_bytes);
   return fmt::format(
       "qdisc add dev {0} root handle 1: htb default 1\n"
       "class add dev {0} parent 1: classid 1:1 htb rate {1}bit burst {2} cburst {2} quantum 60000\n"
@@ -74,20 +101,16 @@ std::string Shaper(const std::string& device, uint64_t rate_bps, const Shaping& 
 
 std::string SwitchShapers(const Topology& topology) {
   std::string out;
-  for (const auto& host : topology.hosts) {
-    const std::string port = PortName(host.name);
-    const Shaping shaping = ShapingFor(host.rate_bps, topology.hosts.size(), topology.mtu);
-    out += fmt::format("qdisc add dev {} clsact\n", port);
-    if (host.rate_bps == 0) {
-      // Not idle: with a queue the port waits for room in the veth ring instead of dropping (kernel 6.16 on).
-      out += fmt::format("qdisc add dev {} root bfifo limit {}\n", port, shaping.queue_bytes);
-      continue;
-    }
-    out += Shaper(port, host.rate_bps, shaping) + Shaper(ShaperName(host.name), host.rate_bps, shaping);
+  const auto links = LinksOf(topology);
+  for (size_t i = 0; i < links.size(); ++i) {
+    const std::string port = PortName(links[i].name), shaper = ShaperName(links[i].name);
+    out += fmt::format("qdisc add dev {} clsact\n", port) + Shaper(topology, port, links[i].down_bps);
+    if (!HasShaper(topology, i)) continue;
+    out += Shaper(topology, shaper, links[i].up_bps);
     out += fmt::format(
         "filter add dev {} ingress prio 20 protocol all u32 match u32 0 0 "
         "action mirred egress redirect dev {}\n",
-        port, ShaperName(host.name));
+        port, shaper);
   }
   return out;
 }
@@ -106,8 +129,8 @@ std::string HostLinks(const Host& host) {
 
 }  // namespace
 
-std::string PortName(const std::string& host) { return "p-" + host; }
-std::string ShaperName(const std::string& host) { return "i-" + host; }
+std::string PortName(const std::string& link) { return "p-" + link; }
+std::string ShaperName(const std::string& link) { return "i-" + link; }
 
 Shaping ShapingFor(uint64_t rate_bps, size_t num_hosts, uint32_t mtu) {
   const uint64_t frame_bytes = mtu + 14;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds the lab's network: one namespace per host, one for the switch, and each link's hop in between.
+// Builds the lab's network: one namespace per host, one for all switches, and each link's hop in between.
 // Why a hop: frames sent by XDP_TX or redirect never see the qdisc of the sending NIC. They do become
 // sk_buffs at the other end of the veth pair, in the switch namespace, so both directions are shaped there.
 // DESIGN.md draws the path and has the measurements.
@@ -14,13 +14,15 @@
 
 namespace mlnet::lab {
 
-/// A host's port on the switch, the shaper of what the host sends, and the taps of the delay line.
-std::string PortName(const std::string& host);
-std::string ShaperName(const std::string& host);
+/// The port of a host on its switch or of a rack on the core, and the shaper of what host or rack sends.
+std::string PortName(const std::string& link);
+std::string ShaperName(const std::string& link);
 
 /// Interface indexes in the switch namespace are chosen, not found: programs and tools compute them.
 constexpr int kPortIndexBase = LAB_PORT_IFINDEX;
 constexpr int kShaperIndexBase = 200;
+constexpr int kBridgeIndexBase = 500;  // of the racks; the core's is 2
+constexpr int kInnerIndexBase = 600;   // the rack's end of its uplink
 
 struct Shaping {
   uint64_t burst_bytes = 0;

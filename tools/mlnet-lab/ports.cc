@@ -24,8 +24,8 @@ void SilenceLibbpf() {
 namespace {
 
 bool AnyFault(const Topology& topology, bool (*test)(const Faults&)) {
-  return std::any_of(topology.hosts.begin(), topology.hosts.end(),
-                     [test](const Host& h) { return test(h.tx) || test(h.rx); });
+  const auto links = LinksOf(topology);
+  return std::any_of(links.begin(), links.end(), [test](const Link& link) { return test(link.tx) || test(link.rx); });
 }
 
 Result<void> Ethtool(std::vector<std::string> settings, const std::string& iface) {

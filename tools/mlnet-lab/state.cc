@@ -30,9 +30,13 @@ Faults FaultsFromJson(const Json& j) {
 Json TopologyToJson(const Paths& paths, const Topology& topology) {
   Json hosts = Json::array();
   for (const auto& host : topology.hosts) hosts.push_back(HostToJson(paths, host));
+  Json racks = Json::array();
+  for (const auto& rack : topology.racks) racks.push_back(RackToJson(topology, rack));
   return {{"mtu", topology.mtu},
           {"seed", topology.seed},
           {"multicast_snooping", topology.multicast_snooping},
+          {"oversubscription", topology.oversubscription},
+          {"racks", racks},
           {"hosts", hosts}};
 }
 
@@ -42,6 +46,14 @@ State StateFromJson(const std::string& lab, const Json& j) {
   state.topology.mtu = j.at("mtu");
   state.topology.seed = j.at("seed");
   state.topology.multicast_snooping = j.at("multicast_snooping");
+  state.topology.oversubscription = j.at("oversubscription");
+  for (const auto& r : j.at("racks")) {
+    state.topology.racks.push_back(Rack{.name = r.at("name"),
+                                        .up_bps = r.at("up_bps").get<uint64_t>(),
+                                        .down_bps = r.at("down_bps").get<uint64_t>(),
+                                        .tx = FaultsFromJson(r.at("faults").at("tx")),
+                                        .rx = FaultsFromJson(r.at("faults").at("rx"))});
+  }
   for (const auto& h : j.at("hosts")) {
     state.topology.hosts.push_back(Host{.name = h.at("name"),
                                         .is_aggregator = h.at("role") == "aggregator",
@@ -80,6 +92,18 @@ Json HostToJson(const Paths& paths, const Host& host) {
           {"rate_bps", host.rate_bps},
           {"rack", host.rack},
           {"faults", {{"tx", FaultsToJson(host.tx)}, {"rx", FaultsToJson(host.rx)}}}};
+}
+
+Json RackToJson(const Topology& topology, const Rack& rack) {
+  Json hosts = Json::array();
+  for (const auto& host : topology.hosts) {
+    if (host.rack == rack.name) hosts.push_back(host.name);
+  }
+  return {{"name", rack.name},
+          {"hosts", hosts},
+          {"up_bps", rack.up_bps.value_or(0)},
+          {"down_bps", rack.down_bps.value_or(0)},
+          {"faults", {{"tx", FaultsToJson(rack.tx)}, {"rx", FaultsToJson(rack.rx)}}}};
 }
 
 Result<void> CreateDir(const Paths& paths) {

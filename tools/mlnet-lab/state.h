@@ -71,5 +71,7 @@ Result<Fd> LockLab(const Paths& paths);
 Json FaultsToJson(const Faults& faults);
 /// The host's entry in `mlnet-lab.status/1`, without what is found out live.
 Json HostToJson(const Paths& paths, const Host& host);
+/// The rack's, the same.
+Json RackToJson(const Topology& topology, const Rack& rack);
 
 }  // namespace mlnet::lab

@@ -15,6 +15,7 @@ namespace mlnet::lab {
 namespace {
 
 constexpr size_t kHostsMax = LAB_HOSTS_MAX;
+constexpr size_t kRacksMax = LAB_RACKS_MAX;
 
 // Reads `key` through `parse` when it is there.
 template <typename T, typename Parse>
@@ -39,7 +40,7 @@ Result<void> ReadFaultValues(const YAML::Node& node, const std::string& where, F
 }
 
 // The plain keys hold for both directions; tx and rx override them for one.
-Result<void> ReadFaults(const YAML::Node& node, const std::string& where, Host& host) {
+Result<void> ReadFaults(const YAML::Node& node, const std::string& where, Faults& tx, Faults& rx) {
   if (!node) return {};
   std::set<std::string> keys = {"loss", "duplicate", "reorder", "corrupt", "delay"};
   for (const char* dir : {"tx", "rx"}) {
@@ -48,7 +49,7 @@ Result<void> ReadFaults(const YAML::Node& node, const std::string& where, Host& 
   }
   keys.insert({"tx", "rx"});
   if (auto r = CheckKeys(node, where, keys); !r) return r;
-  for (auto [dir, faults] : {std::pair{"tx", &host.tx}, {"rx", &host.rx}}) {
+  for (auto [dir, faults] : {std::pair{"tx", &tx}, {"rx", &rx}}) {
     if (auto r = ReadFaultValues(node, where, *faults); !r) return r;
     if (!node[dir]) continue;
     if (auto r = ReadFaultValues(node[dir], where + "." + dir, *faults); !r) return r;
@@ -73,14 +74,42 @@ Result<Host> ReadHost(const YAML::Node& node, const YAML::Node& defaults, const 
     if (!source) continue;
     if (auto r = Read(source, where, "rate", host.rate_bps, ParseRate); !r)
       return tl::make_unexpected(r.error());
-    if (auto r = ReadFaults(source["faults"], where + ".faults", host); !r)
+    if (auto r = ReadFaults(source["faults"], where + ".faults", host.tx, host.rx); !r)
       return tl::make_unexpected(r.error());
   }
   return host;
 }
 
+Result<Rack> ReadRack(const YAML::Node& node, const std::string& where) {
+  if (auto r = CheckKeys(node, where, {"name", "rate", "up", "down", "faults"}); !r) return tl::make_unexpected(r.error());
+  Rack rack;
+  if (!node["name"]) return Err(ErrorCode::kInvalidArgument, where + ": name is missing");
+  rack.name = node["name"].as<std::string>();
+  for (auto [key, rate] : {std::pair{"rate", &rack.up_bps}, {"rate", &rack.down_bps}, {"up", &rack.up_bps}, {"down", &rack.down_bps}}) {
+    if (auto r = Read(node, where, key, *rate, ParseRate); !r) return tl::make_unexpected(r.error());
+  }
+  if (auto r = ReadFaults(node["faults"], where + ".faults", rack.tx, rack.rx); !r) return tl::make_unexpected(r.error());
+  return rack;
+}
+
+Result<void> ReadRacks(const YAML::Node& root, Topology& topology) {
+  const YAML::Node racks = root["racks"], core = root["core"];
+  if (racks && !racks.IsSequence())
+    return Err(ErrorCode::kInvalidArgument, "topology.racks must be a list of racks");
+  for (size_t i = 0; racks && i < racks.size(); ++i) {
+    auto rack = ReadRack(racks[i], fmt::format("racks[{}]", i));
+    if (!rack) return tl::make_unexpected(rack.error());
+    topology.racks.push_back(std::move(*rack));
+  }
+  if (!core) return {};
+  if (auto r = CheckKeys(core, "core", {"oversubscription"}); !r) return r;
+  topology.oversubscription = core["oversubscription"].as<double>(0);
+  return {};
+}
+
 Result<Topology> ReadTopology(const YAML::Node& root) {
-  if (auto r = CheckKeys(root, "topology", {"version", "name", "mtu", "seed", "switch", "defaults", "hosts"});
+  if (auto r = CheckKeys(root, "topology",
+                         {"version", "name", "mtu", "seed", "switch", "defaults", "core", "racks", "hosts"});
       !r) {
     return tl::make_unexpected(r.error());
   }
@@ -109,6 +138,7 @@ Result<Topology> ReadTopology(const YAML::Node& root) {
     if (!host) return tl::make_unexpected(host.error());
     topology.hosts.push_back(std::move(*host));
   }
+  if (auto r = ReadRacks(root, topology); !r) return tl::make_unexpected(r.error());
   return topology;
 }
 
@@ -130,7 +160,80 @@ Result<void> CheckName(const std::string& kind, const std::string& name, size_t 
   return {};
 }
 
+// Of the uplink of one rack; nullopt where one of its hosts has no rate.
+std::optional<uint64_t> SharedRate(const Topology& topology, const std::string& rack) {
+  uint64_t sum = 0;
+  for (const Host& host : topology.hosts) {
+    if (host.rack != rack) continue;
+    if (host.rate_bps == 0) return std::nullopt;
+    sum += host.rate_bps;
+  }
+  return static_cast<uint64_t>(static_cast<double>(sum) / topology.oversubscription);
+}
+
+Result<void> FinishRack(const Topology& topology, Rack& rack) {
+  const auto is_in_it = [&rack](const Host& host) { return host.rack == rack.name; };
+  if (std::none_of(topology.hosts.begin(), topology.hosts.end(), is_in_it)) {
+    return Err(ErrorCode::kInvalidArgument, fmt::format("rack '{}' has no host", rack.name),
+               "name it as the rack of a host, or leave it out");
+  }
+  std::optional<uint64_t> rate = 0;
+  if (topology.oversubscription > 0) rate = SharedRate(topology, rack.name);
+  if (!rate && (!rack.up_bps || !rack.down_bps)) {
+    return Err(ErrorCode::kInvalidArgument,
+               fmt::format("rack '{}': oversubscription {} of what? Not all of its hosts have a rate", rack.name,
+                           topology.oversubscription),
+               "give its hosts rates, or the rack one");
+  }
+  if (!rack.up_bps) rack.up_bps = rate;
+  if (!rack.down_bps) rack.down_bps = rate;
+  return {};
+}
+
+// Without a list of racks there are those that hosts name; with one, a rack that is not in it is a typing error.
+Result<void> FinishRacks(Topology& topology) {
+  if (!(topology.oversubscription >= 0) || topology.oversubscription > 1000) {
+    return Err(ErrorCode::kInvalidArgument,
+               fmt::format("oversubscription {} is out of range", topology.oversubscription), "4 means 1:4");
+  }
+  std::set<std::string> names;
+  for (const Host& host : topology.hosts) names.insert(host.name);
+  const bool is_listed = !topology.racks.empty();
+  for (const Rack& rack : topology.racks) {
+    if (!names.insert(rack.name).second)
+      return Err(ErrorCode::kInvalidArgument, fmt::format("rack '{}' has a name that is taken", rack.name));
+  }
+  for (const Host& host : topology.hosts) {
+    const auto is_its = [&host](const Rack& rack) { return rack.name == host.rack; };
+    if (host.rack.empty() || std::any_of(topology.racks.begin(), topology.racks.end(), is_its)) continue;
+    if (is_listed) {
+      return Err(ErrorCode::kInvalidArgument, fmt::format("host '{}': unknown rack '{}'", host.name, host.rack),
+                 "name it in racks");
+    }
+    if (!names.insert(host.rack).second)
+      return Err(ErrorCode::kInvalidArgument, fmt::format("rack '{}' has a name that is taken", host.rack));
+    topology.racks.push_back(Rack{.name = host.rack});
+  }
+  if (topology.racks.size() > kRacksMax) {
+    return Err(ErrorCode::kInvalidArgument,
+               fmt::format("a lab has up to {} racks, not {}", kRacksMax, topology.racks.size()));
+  }
+  for (Rack& rack : topology.racks) {
+    if (auto r = CheckName("rack", rack.name, 11); !r) return r;
+    if (auto r = FinishRack(topology, rack); !r) return r;
+  }
+  return {};
+}
+
 }  // namespace
+
+std::vector<Link> LinksOf(const Topology& topology) {
+  std::vector<Link> links;
+  for (const Host& host : topology.hosts) links.push_back({host.name, host.rate_bps, host.rate_bps, host.tx, host.rx});
+  for (const Rack& rack : topology.racks)
+    links.push_back({rack.name, rack.up_bps.value_or(0), rack.down_bps.value_or(0), rack.tx, rack.rx});
+  return links;
+}
 
 Result<Topology> LoadTopology(const std::string& path) {
   // yaml-cpp reports by exceptions; they end here.
@@ -174,6 +277,7 @@ Result<Topology> Finish(Topology topology) {
     host.address = fmt::format("10.77.0.{}", i + 1);
     host.mac = fmt::format("02:4d:4c:00:00:{:02x}", i + 1);
   }
+  if (auto r = FinishRacks(topology); !r) return tl::make_unexpected(r.error());
   return topology;
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,11 +31,20 @@ struct Host {
   std::string name{};
   bool is_aggregator = false;
   uint64_t rate_bps = 0;  // 0: unlimited
-  std::string rack{};     // reserved: carried through, no effect yet
+  std::string rack{};     // empty: plugged into the core
   std::string address{};  // set by Finish
   std::string mac{};      // set by Finish
   Faults tx{};            // what the host sends
   Faults rx{};            // what the host receives
+};
+
+/// A switch of its own between its hosts and the core.
+struct Rack {
+  std::string name{};
+  std::optional<uint64_t> up_bps{};    // towards the core; set by Finish; 0: unlimited
+  std::optional<uint64_t> down_bps{};  // the same
+  Faults tx{};                         // what the rack sends to the core
+  Faults rx{};
 };
 
 struct Topology {
@@ -42,16 +52,29 @@ struct Topology {
   uint32_t mtu = 1500;
   uint64_t seed = 1;
   bool multicast_snooping = false;
+  double oversubscription = 0;  // of an uplink without a rate: its hosts' rates together, divided by this; 0: no limit
+  std::vector<Rack> racks;
   std::vector<Host> hosts;
 };
+
+/// What faults and shapers know of a link: from a host to its switch, or from a rack to the core.
+struct Link {
+  std::string name;
+  uint64_t up_bps = 0;
+  uint64_t down_bps = 0;
+  Faults tx;
+  Faults rx;
+};
+/// Hosts in their order, then racks; the index in this list is that of fault.h.
+std::vector<Link> LinksOf(const Topology& topology);
 
 /// Reads a topology file; kInvalidArgument names file, host and key.
 Result<Topology> LoadTopology(const std::string& path);
 
-/// Workers first, then aggregators; gives out addresses; checks names and limits.
+/// Workers first, then aggregators; gives out addresses; works out the racks; checks names and limits.
 Result<Topology> Finish(Topology topology);
 
-/// Lab names are [a-z][a-z0-9_]{0,15}; host names the same with up to 11 characters.
+/// Lab names are [a-z][a-z0-9_]{0,15}; host and rack names the same with up to 11 characters.
 Result<void> CheckLabName(const std::string& name);
 
 }  // namespace mlnet::lab

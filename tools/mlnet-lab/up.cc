@@ -35,6 +35,8 @@ struct UpOptions {
   int aggregators = 1;
   std::string rate = "500mbit";
   std::string aggregator_rate = "2gbit";
+  int racks = 0;
+  double oversubscription = 0;
   uint32_t mtu = 1500;
   uint64_t seed = 1;
   std::string loss, duplicate, reorder, corrupt, delay;
@@ -44,8 +46,9 @@ struct UpOptions {
 // Which flags were given: only those override a topology file.
 using Given = std::function<bool(const char*)>;
 
-Result<void> ApplyFaultFlags(const UpOptions& options, Host& host) {
-  for (Faults* faults : {&host.tx, &host.rx}) {
+template <typename HostOrRack>
+Result<void> ApplyFaultFlags(const UpOptions& options, HostOrRack& link) {
+  for (Faults* faults : {&link.tx, &link.rx}) {
     for (const auto& [text, into] : {std::pair{&options.loss, &faults->loss_ppm},
                                      {&options.duplicate, &faults->duplicate_ppm},
                                      {&options.reorder, &faults->reorder_ppm},
@@ -60,6 +63,24 @@ Result<void> ApplyFaultFlags(const UpOptions& options, Host& host) {
     if (!delay) return tl::make_unexpected(delay.error());
     faults->delay_us = *delay;
   }
+  return {};
+}
+
+// Workers are divided over the racks in their order; aggregators are plugged into the core.
+Result<void> ApplyRackFlags(const UpOptions& options, const Given& given, Topology& topology) {
+  if (given("--oversubscription")) topology.oversubscription = options.oversubscription;
+  if (!given("--racks")) return {};
+  size_t num_workers = 0, worker = 0;
+  for (const Host& host : topology.hosts) num_workers += host.is_aggregator ? 0 : 1;
+  const auto racks = static_cast<size_t>(options.racks);
+  if (options.racks < 1 || racks > num_workers) {
+    return Err(ErrorCode::kInvalidArgument,
+               fmt::format("--racks {}: there are {} workers, and each rack has one at least", options.racks,
+                           num_workers));
+  }
+  topology.racks.clear();
+  for (Host& host : topology.hosts)
+    host.rack = host.is_aggregator ? "" : fmt::format("r{}", worker++ * racks / num_workers + 1);
   return {};
 }
 
@@ -91,10 +112,16 @@ Result<Topology> MakeTopology(const Globals& globals, const UpOptions& options, 
     }
     if (auto r = ApplyFaultFlags(options, host); !r) return tl::make_unexpected(r.error());
   }
+  if (auto r = ApplyRackFlags(options, given, topology); !r) return tl::make_unexpected(r.error());
   if (!from_file || given("--mtu")) topology.mtu = options.mtu;
   if (!from_file || given("--seed")) topology.seed = options.seed;
   if (!from_file || given("--name")) topology.name = globals.name;
-  return Finish(std::move(topology));
+  auto finished = Finish(std::move(topology));
+  // Only now are all racks known by name.
+  for (Rack& rack : finished ? finished->racks : std::vector<Rack>{}) {
+    if (auto r = ApplyFaultFlags(options, rack); !r) return tl::make_unexpected(r.error());
+  }
+  return finished;
 }
 
 Result<void> MountBpffs() {
@@ -110,7 +137,7 @@ Result<void> StartDaemons(const Paths& paths, const Topology& topology, bool qui
   if (!program) return tl::make_unexpected(program.error());
   std::vector<ProcessId> ids;
   for (const auto& host : topology.hosts) {
-    const auto id = StartHostDaemon(paths, host, *program);
+    const auto id = StartHostDaemon(paths, topology, host, *program);
     if (!id) return tl::make_unexpected(id.error());
     ids.push_back(*id);
   }
@@ -200,6 +227,9 @@ void AddUpCommand(CLI::App& app, Globals& globals) {
       ->capture_default_str();
   command->add_option("--agg-rate", options->aggregator_rate, "Rate of each aggregator's link")
       ->capture_default_str();
+  command->add_option("--racks", options->racks, "Racks r1, r2, ... that the workers are divided over");
+  command->add_option("--oversubscription", options->oversubscription,
+                      "4: a rack's uplink to the core has a quarter of its hosts' rates; without, no limit");
   command->add_option("--mtu", options->mtu, "MTU of all links")->capture_default_str();
   command->add_option("--loss", options->loss, "Percent of frames lost, on every link and direction");
   command->add_option("--dup", options->duplicate, "Percent of frames duplicated");

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // mlnetctl plan: what the planner makes of the cluster that mlnetd knows, or of a lab topology file.
-// The file is that of mlnet-lab (tools/mlnet-lab/topology.example.yaml) with two more keys:
-//   core: {oversubscription: 4}                         each rack's link is a quarter of its hosts' links together
-//   racks: [{name: r1, rate: 1gbit}, {name: r2, up: 1gbit, down: 2gbit}]     rates that differ from that
+// The file is that of mlnet-lab: tools/mlnet-lab/topology.example.yaml.
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
@@ -69,7 +67,7 @@ Result<void> ReadHost(const YAML::Node& node, const YAML::Node& defaults, const 
 }
 
 Result<void> ReadRack(const YAML::Node& node, const std::string& where, TopologyFile& file) {
-  if (auto ok = CheckKeys(node, where, {"name", "rate", "up", "down"}); !ok) return ok;
+  if (auto ok = CheckKeys(node, where, {"name", "rate", "up", "down", "faults"}); !ok) return ok;
   if (!node["name"]) return Err(ErrorCode::kInvalidArgument, where + ": name is missing");
   plan::Rack rack;
   rack.name = node["name"].as<std::string>();

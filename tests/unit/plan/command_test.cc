@@ -62,7 +62,8 @@ TEST_F(PlanCommand, ReadsTheExampleOfTheLab) {
   EXPECT_EQ(plan["world_size"], 4);
   EXPECT_EQ(RateOf(plan, "w4 up"), 250e6);
   EXPECT_EQ(RateOf(plan, "a1 down"), 2e9);
-  EXPECT_EQ(RateOf(plan, "rack r1 up"), 0);
+  EXPECT_EQ(RateOf(plan, "rack r1 up"), 500e6);
+  EXPECT_EQ(RateOf(plan, "rack r2 down"), 400e6);
 }
 
 TEST_F(PlanCommand, ReadsRacksAndCore) {
