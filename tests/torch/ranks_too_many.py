@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rank program: a world that is larger than the bitmap which says who has contributed. One process tries two ranks."""
+"""Rank program: a world that is larger than the lanes of small integers have room for. One process tries two ranks."""
 import datetime
 import time
 
@@ -11,9 +11,9 @@ from rank_checks import Checks, error_of
 import mlnet  # noqa: F401  registers the backend
 
 checks = Checks()
-RANKS_MAX = 64
+RANKS_MAX = 256
 TIMEOUT = datetime.timedelta(seconds=20)
-store = dist.HashStore()  # torch's TCP store would wait for 65 processes before it asked the backend
+store = dist.HashStore()  # torch's TCP store would wait for 257 processes before it asked the backend
 store.set_timeout(TIMEOUT)
 
 
@@ -24,12 +24,12 @@ def error_of_joining(rank, world_size):
 
 
 @checks.check
-def T25_a_world_of_65_is_refused_at_once_on_first_and_last_rank_with_the_limit():
+def T25_a_world_of_257_is_refused_at_once_on_first_and_last_rank_with_the_limit():
     for rank in (0, RANKS_MAX):
         begin = time.monotonic()
         text = error_of_joining(rank, RANKS_MAX + 1)
-        assert "E_INVALID" in text and f"rank {rank} of 65" in text, text
-        assert "world_size 65 is not within 1..64" in text, text
+        assert "E_INVALID" in text and f"rank {rank} of 257" in text, text
+        assert "world_size 257 is not within 1..256" in text, text
         assert time.monotonic() - begin < TIMEOUT.total_seconds() / 4, "refused only after waiting"
 
 

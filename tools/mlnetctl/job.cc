@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "mlnet/limits.h"
 #include "mlnetctl/commands.h"
 
 namespace mlnet::ctl {
@@ -154,7 +155,7 @@ void AddCreate(CLI::App& job, Context& context) {
   create->add_option("NAME", args->name, "rendezvous name of the job")->required();
   create->add_option("-n,--world-size", args->world_size, "number of ranks")
       ->required()
-      ->check(CLI::Range(1, 64));
+      ->check(CLI::Range(1, kRanksMax));
   create->add_option("--slots", args->slots, "slots per pool, a power of two")->check(CLI::PositiveNumber);
   create->add_option("--classes", args->classes, "traffic classes")->check(CLI::Range(1, 8));
   create->add_option("--multicast", args->multicast, "auto, on or off")

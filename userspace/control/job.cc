@@ -7,7 +7,7 @@
 
 #include "base/errno_error.h"
 #include "control/plan.h"
-#include "mlnet/wire.h"
+#include "mlnet/limits.h"
 
 namespace mlnet::control {
 namespace {
@@ -71,9 +71,9 @@ Result<void> CheckEnded(const JobView& view, const JoinRequest& request, uint64_
 }
 
 Result<void> CheckNumbers(const JoinRequest& request) {
-  if (request.world_size < 1 || request.world_size > MLNET_CHILDREN_MAX) {
+  if (request.world_size < 1 || request.world_size > kRanksMax) {
     return Err(ErrorCode::kInvalidArgument,
-               "world_size is " + std::to_string(request.world_size) + ", must be 1 to " + std::to_string(MLNET_CHILDREN_MAX));
+               "world_size is " + std::to_string(request.world_size) + ", must be 1 to " + std::to_string(kRanksMax));
   }
   if (request.rank < 0 || request.rank >= request.world_size) {
     return Err(ErrorCode::kInvalidArgument, "rank " + std::to_string(request.rank) + " is not within 0.." +

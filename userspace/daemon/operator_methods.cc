@@ -9,6 +9,7 @@
 #include "daemon/probe.h"
 #include "daemon/views.h"
 #include "datapath/netdev.h"
+#include "mlnet/limits.h"
 
 namespace mlnet::daemon {
 
@@ -108,6 +109,9 @@ Result<Json> Daemon::IfaceAttach(const Json& params) {
   auto name = rpc::Get<std::string>(params, "name");
   if (!name) return tl::make_unexpected(name.error());
   control::IfaceConfig config;
+  for (const control::IfaceConfig& configured : config_.ifaces) {
+    if (configured.name == *name) config.rate_bps = configured.rate_bps;  // the link's, however it is attached
+  }
   config.name = *name;
   auto mode = rpc::GetOr<std::string>(params, "mode", config.mode);
   auto share = rpc::GetOr<std::string>(params, "share", config.share);
@@ -155,8 +159,8 @@ Result<Json> Daemon::JobCreate(const Json& params) {
   if (!control::IsName(*name)) {
     return Err(ErrorCode::kInvalidArgument, "job name '" + *name + "' is not 1 to 63 of A-Z a-z 0-9 . _ -");
   }
-  if (*world_size < 1 || *world_size > MLNET_CHILDREN_MAX) {
-    return Err(ErrorCode::kInvalidArgument, "world_size is " + std::to_string(*world_size) + ", must be 1 to 64");
+  if (*world_size < 1 || *world_size > kRanksMax) {
+    return Err(ErrorCode::kInvalidArgument, "world_size is " + std::to_string(*world_size) + ", must be 1 to " + std::to_string(kRanksMax));
   }
   control::JobSpec spec = config_.job;
   if (auto ok = ReadSpec(params, spec); !ok) return tl::make_unexpected(ok.error());

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "mlnet/limits.h"
 #include "mlnet/wire.h"
 #include "traffic/lane_traffic.h"
 
@@ -50,8 +51,6 @@ const char* NameOf(WireType wire) {
 
 namespace worker {
 namespace {
-
-constexpr int kInt8RanksMax = 16;  // 16 levels and more
 
 bool Overlaps(const void* a, size_t a_bytes, const void* b, size_t b_bytes) {
   const auto x = reinterpret_cast<uintptr_t>(a), y = reinterpret_cast<uintptr_t>(b);
@@ -102,9 +101,15 @@ Result<void> CheckReduction(DataType dtype, ReduceOp op) {
              "floats have sum, min and max; integers and bool also bitand, bitor and bitxor");
 }
 
-// 64 ranks leave 1024 levels of 16 bits, so int16 always has enough.
-bool HasLevels(Caller caller, WireType wire) {
-  return wire != WireType::kInt8 || caller.world_size <= kInt8RanksMax;
+int RanksMaxOf(WireType wire) {
+  return wire == WireType::kInt8 ? kInt8RanksMax : wire == WireType::kInt16 ? kInt16RanksMax : kRanksMax;
+}
+
+/// The narrowest wire type with enough levels that is not narrower than `wire`.
+WireType Widened(Caller caller, WireType wire) {
+  if (wire == WireType::kInt8 && caller.world_size > kInt8RanksMax) wire = WireType::kInt16;
+  if (wire == WireType::kInt16 && caller.world_size > kInt16RanksMax) wire = WireType::kInt32;
+  return wire;
 }
 
 Result<void> CheckWire(Caller caller, DataType dtype, ReduceOp op, const CallOptions& options) {
@@ -118,11 +123,12 @@ Result<void> CheckWire(Caller caller, DataType dtype, ReduceOp op, const CallOpt
     return Err(ErrorCode::kUnsupported, "wire type " + wire + " is for sums of float32, float16 and bfloat16, not for " +
                                             NameOf(op) + " of " + NameOf(dtype));
   }
-  if (HasLevels(caller, options.wire) || caller.widens_lanes) return {};
+  const WireType wider = Widened(caller, options.wire);
+  if (wider == options.wire || caller.widens_lanes) return {};
   return Err(ErrorCode::kUnsupported,
-             "wire type int8 leaves too few levels with " + std::to_string(caller.world_size) + " ranks (more than " +
-                 std::to_string(kInt8RanksMax) + ")",
-             "use int16, or join with widens_lanes");
+             "wire type " + wire + " leaves too few levels with " + std::to_string(caller.world_size) +
+                 " ranks (more than " + std::to_string(RanksMaxOf(options.wire)) + ")",
+             std::string("use ") + NameOf(wider) + ", or join with widens_lanes");
 }
 
 }  // namespace
@@ -135,7 +141,7 @@ Result<CollectiveSpec> ReductionSpec(CollectiveKind kind, Caller caller, const v
   if (!spec) return spec;
   spec->dtype = dtype;
   spec->op = op;
-  spec->wire = HasLevels(caller, options.wire) ? options.wire : WireType::kInt16;
+  spec->wire = Widened(caller, options.wire);
   spec->keeps_small = options.keeps_small;
   spec->is_stochastic = options.is_stochastic;
   spec->residual = options.residual;

@@ -11,6 +11,7 @@
 #include "control_link.h"
 #include "engine.h"
 #include "engine_thread.h"
+#include "mlnet/limits.h"
 #include "transport/udp_transport.h"
 
 namespace mlnet {
@@ -28,9 +29,9 @@ Result<void> Check(const JoinOptions& options) {
     return Err(ErrorCode::kInvalidArgument,
                "job name '" + options.job + "' is not 1 to 63 of [A-Za-z0-9._-]");
   }
-  if (options.world_size < 1 || options.world_size > MLNET_CHILDREN_MAX) {
+  if (options.world_size < 1 || options.world_size > kRanksMax) {
     return Err(ErrorCode::kInvalidArgument,
-               "world_size " + std::to_string(options.world_size) + " is not within 1..64");
+               "world_size " + std::to_string(options.world_size) + " is not within 1.." + std::to_string(kRanksMax));
   }
   if (options.rank < 0 || options.rank >= options.world_size) {
     return Err(ErrorCode::kInvalidArgument, "rank " + std::to_string(options.rank) + " is not within 0.." +

@@ -67,6 +67,8 @@ TEST(Calls, narrow_wire_types_are_for_float_sums_and_enough_levels) {
   EXPECT_TRUE(with(16, WireType::kInt8));
   ExpectRefused(with(17, WireType::kInt8), "too few levels with 17 ranks (more than 16) (use int16, or join with widens_lanes)");
   EXPECT_TRUE(with(64, WireType::kInt16));
+  ExpectRefused(with(65, WireType::kInt16), "too few levels with 65 ranks (more than 64) (use int32, or join with widens_lanes)");
+  ExpectRefused(with(65, WireType::kInt8), "(more than 16) (use int32, or");
 }
 
 TEST(Calls, a_job_may_ask_for_wider_lanes_instead_of_an_error) {
@@ -78,6 +80,8 @@ TEST(Calls, a_job_may_ask_for_wider_lanes_instead_of_an_error) {
   EXPECT_EQ(wire_of(16, WireType::kInt8), WireType::kInt8);
   EXPECT_EQ(wire_of(17, WireType::kInt8), WireType::kInt16);
   EXPECT_EQ(wire_of(64, WireType::kInt16), WireType::kInt16);
+  EXPECT_EQ(wire_of(65, WireType::kInt16), WireType::kInt32);
+  EXPECT_EQ(wire_of(65, WireType::kInt8), WireType::kInt32);
 }
 
 TEST(Calls, all_gather_takes_its_input_in_place_at_the_ranks_own_place_only) {

@@ -48,7 +48,7 @@ const char* NameOf(WireType wire);
 struct JoinOptions {
   std::string job;                // rendezvous name, the same on all ranks; 1..63 of [A-Za-z0-9._-]
   int rank = 0;                   // 0..world_size-1
-  int world_size = 1;             // 1..64
+  int world_size = 1;             // 1..kRanksMax (limits.h)
   std::string socket;             // mlnetd's socket; empty: $MLNET_SOCKET, else /run/mlnet/mlnetd.sock
   std::chrono::milliseconds timeout{30000};  // for joining, and the default of every collective
   /// Float sums of at most so many bytes over all ranks together are gathered as they are and added in rank
