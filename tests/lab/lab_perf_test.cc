@@ -200,6 +200,44 @@ TEST(Perf, PeersTakeTurnsOnTheSameLinksAndXdpComesBack) {
 }
 #endif
 
+// 2 racks of 2 hosts, the aggregator in the core: each host's contribution passes an uplink as itself.
+TEST(Perf, CountsWhatEachCollectiveSendsIntoTheCore) {
+  const Lab lab({"--workers", "4", "--racks", "2", "--aggregators", "1", "--rate", "200mbit", "--oversubscription", "2"});
+  const Json result = Perf(lab, {"--counts", "200003", "--dtype", "int32", "--iters", "2", "--shape", "star",
+                                 "--placement", "interleaved", "--ranks-per-host", "2", "--check"});
+  const Json& row = result["rows"][0];
+  EXPECT_EQ(row["wrong"], 0);
+  EXPECT_EQ(row["ranks"], 8);
+  EXPECT_EQ(row["shape"], "star");
+  EXPECT_EQ(row["placement"], "interleaved");
+  const double contribution = 200003 * 4 * 1514.0 / 1408;
+  EXPECT_GT(row["core_bytes"].get<double>(), 4 * contribution);
+  EXPECT_LT(row["core_bytes"].get<double>(), 4 * contribution * 1.05) << "and probes, and joining the group";
+  EXPECT_GT(row["links"]["r1"]["rx_bytes"].get<double>(), contribution);
+  EXPECT_LT(row["links"]["r1"]["rx_bytes"].get<double>(), 2 * contribution * 1.05) << "at most one result a host";
+  EXPECT_GT(row["cpu_percent"].get<double>(), 0);
+  const Output jobs = lab.Exec("w1", {(LabProgram().parent_path() / "mlnetctl").string(), "job", "list"});
+  EXPECT_THAT(jobs.out, testing::Not(HasSubstr("perf-"))) << "declared jobs are taken back";
+}
+
+#ifdef MLNET_HAS_PEERS
+// The ring's way between racks is once there and back in rack order, and every hop where they are interleaved.
+TEST(Perf, PlacesTheRanksOfPeers) {
+  const Lab lab({"--no-daemons", "--workers", "4", "--racks", "2", "--rate", "400mbit", "--oversubscription", "1"});
+  const Json result = Perf(lab, {"--sizes", "1M", "--iters", "3", "--compare", "gloo", "--placement", "racks,interleaved"});
+  ASSERT_EQ(result["rows"].size(), 2u);
+  for (const Json& row : result["rows"]) EXPECT_EQ(row["wrong"], 0) << row.dump();
+  EXPECT_EQ(result["rows"][0]["placement"], "racks");
+  EXPECT_EQ(result["rows"][1]["placement"], "interleaved");
+  for (const Json& row : result["rows"]) {
+    if (row["algorithm"] != "ring") continue;
+    const double hops = row["placement"] == "racks" ? 2 : 4;
+    EXPECT_GT(row["core_bytes"].get<double>(), hops * 1.5 * (1 << 20));
+    EXPECT_LT(row["core_bytes"].get<double>(), hops * 1.5 * (1 << 20) * 1.15) << "headers and acknowledgements";
+  }
+}
+#endif
+
 TEST(Perf, SaysWhatIsWrongWithItsArguments) {
   const Lab lab({"--workers", "2", "--aggregators", "0", "--no-daemons"});
   const auto perf = [&lab](std::vector<std::string> args) {
@@ -229,6 +267,7 @@ TEST(Perf, SaysWhatIsWrongWithItsArguments) {
   const Output odd = perf({"--sizes", "12", "--dtype", "int64"});
   EXPECT_THAT(odd.err, HasSubstr("12 bytes are no whole number of 8-byte elements"));
   EXPECT_EQ(perf({"--op", "product"}).exit_code, 2);
+  EXPECT_EQ(perf({"--placement", "random"}).exit_code, 2);
   EXPECT_EQ(perf({"--dtype", "bool"}).exit_code, 2);
   EXPECT_EQ(perf({"--bound", "none"}).exit_code, 2);
 }

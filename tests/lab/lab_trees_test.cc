@@ -58,7 +58,7 @@ TEST(Trees, they_do_so_under_loss_duplication_and_reordering) {
 
 TEST(Trees, every_aggregator_gets_a_share) {
   const Lab lab({"--workers", "2", "--aggregators", "2"});
-  Perf(lab, {"--counts", "500003", "--iters", "2", "--warmup", "0"});
+  Perf(lab, {"--shape", "shards", "--counts", "500003", "--iters", "2", "--warmup", "0"});
   const uint64_t a1 = Stats(lab, "a1")["contributions"], a2 = Stats(lab, "a2")["contributions"];
   EXPECT_GT(a1, 0u);
   EXPECT_LT(std::max(a1, a2), std::min(a1, a2) * 3 / 2);

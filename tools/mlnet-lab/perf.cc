@@ -33,6 +33,8 @@ struct PerfOptions {
   std::string counts;
   std::vector<std::string> wires = {"int32"};
   std::vector<std::string> compare;
+  std::vector<std::string> shapes = {""};
+  std::vector<std::string> placements = {"racks"};
   std::string dtype = "float32";
   std::string op = "sum";
   std::string bound = "element";
@@ -97,6 +99,20 @@ Result<perf::Spec> MakeSpec(const PerfOptions& options, int world_size) {
   return spec;
 }
 
+// To mlnet's trees the order of the ranks is nothing: it has the first.
+std::vector<Contender> ContendersOf(const PerfOptions& options, const std::vector<WireType>& wires) {
+  std::vector<Contender> contenders;
+  for (const WireType wire : wires) {
+    for (const std::string& shape : options.shapes)
+      contenders.push_back({"mlnet", wire, shape, options.placements.front()});
+  }
+  for (const std::string& peer : options.compare) {
+    for (const std::string& placement : options.placements)
+      contenders.push_back({peer, WireType::kInt32, "", placement});
+  }
+  return contenders;
+}
+
 Result<Plan> MakePlan(const Paths& paths, const PerfOptions& options) {
   Plan plan;
   auto state = LoadReadyState(paths);
@@ -110,9 +126,7 @@ Result<Plan> MakePlan(const Paths& paths, const PerfOptions& options) {
   auto spec = MakeSpec(options, static_cast<int>(plan.workers.size()) * options.ranks_per_host);
   if (!spec) return tl::make_unexpected(spec.error());
   plan.spec = std::move(*spec);
-  std::vector<Contender> contenders;
-  for (const WireType wire : *wires) contenders.push_back({"mlnet", wire});
-  for (const std::string& peer : options.compare) contenders.push_back({peer});
+  auto contenders = ContendersOf(options, *wires);
   if (auto ok = CheckSupport(contenders, plan.spec); !ok) return tl::make_unexpected(ok.error());
   if (!plan.state.has_daemons) {
     fmt::print(stderr, "lab '{}' runs no daemons: mlnet is not measured\n", paths.lab);
@@ -187,10 +201,27 @@ PerfRow ShapeOf(const Contender& contender, const perf::Spec& spec) {
   shape.wire = contender.IsMlnet() ? perf::WireName(contender.wire) : "";
   shape.bound = BoundName(contender, spec);
   shape.has_kernel_counters = contender.IsMlnet();
+  shape.shape = contender.shape;
+  shape.placement = contender.placement;
   shape.ranks = spec.world_size;
   shape.dtype = spec.dtype;
   shape.op = spec.op;
   return shape;
+}
+
+Result<void> Measure(const Paths& paths, const Plan& plan, const Turn& turn, PerfRow shape,
+                     std::vector<PerfRow>& rows) {
+  std::vector<Result<Snapshot>> snapshots;
+  const auto results = RunTurn(paths, turn, g_stop, [&] { snapshots.push_back(TakeSnapshot(paths)); });
+  if (!results) return tl::make_unexpected(results.error());
+  const auto& racks = plan.state.topology.racks;
+  shape.has_racks = !racks.empty();
+  MergeTurn(*results, shape, rows);
+  for (const auto& snapshot : snapshots) {
+    if (!snapshot) return tl::make_unexpected(snapshot.error());
+  }
+  for (size_t i = 0; i < rows.size(); ++i) rows[i].spent.Add(*snapshots[2 * i], *snapshots[2 * i + 1], racks);
+  return {};
 }
 
 Result<void> RunAll(const Paths& paths, Plan& plan, const PerfOptions& options, bool& is_on, Rows& rows) {
@@ -211,14 +242,13 @@ Result<void> RunAll(const Paths& paths, Plan& plan, const PerfOptions& options, 
       }
       const auto dir = folder->NewTurn(turn_number);
       if (!dir) return tl::make_unexpected(dir.error());
-      Turn turn{contender.backend, plan.spec, plan.workers, options.timeout_s};
+      Turn turn{contender.backend, plan.spec, PlaceHosts(plan.workers, contender.placement), contender.shape,
+                options.timeout_s};
       turn.spec.wire = contender.wire;
       turn.spec.dir = *dir;
       turn.spec.seed = options.seed * 1000 + static_cast<uint64_t>(round);
       turn.spec.job = fmt::format("perf-{}-{}", getpid(), turn_number);
-      const auto results = RunTurn(paths, turn, g_stop);
-      if (!results) return tl::make_unexpected(results.error());
-      MergeTurn(*results, ShapeOf(contender, plan.spec), rows[i]);
+      if (auto ok = Measure(paths, plan, turn, ShapeOf(contender, plan.spec), rows[i]); !ok) return ok;
     }
   }
   return {};
@@ -314,6 +344,14 @@ void AddPerfCommand(CLI::App& app, Globals& globals) {
   command->add_option("--compare", options->compare, "Peers on the same links: gloo, mpi")
       ->delimiter(',')
       ->check(CLI::IsMember({"gloo", "mpi"}));
+  command->add_option("--shape", options->shapes,
+                      "Shapes of mlnet's trees, a row each: star, shards, workers, ... as mlnetctl job create has them")
+      ->delimiter(',');
+  command
+      ->add_option("--placement", options->placements,
+                   "Order of the ranks over the hosts: racks (one after the other), interleaved; peers have a row each")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"racks", "interleaved"}));
   command->add_option("--timeout", options->timeout_s, "Seconds for one backend's turn")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

@@ -4,13 +4,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "mlnet-perf/element_type.h"
 #include "mlnet-perf/names.h"
+#include "mlnet/limits.h"
 
 namespace mlnet::lab {
 namespace {
-
-constexpr int kInt8RanksMax = 16;  // libmlnet's rule (worker/calls.cc); int16 has levels for all 64 ranks
 
 /// In lanes whose width is libmlnet's choice and not the type's.
 bool IsFloatSum(const perf::Spec& spec) {
@@ -25,11 +26,12 @@ Result<void> CheckWire(WireType wire, const perf::Spec& spec) {
                            perf::WireName(wire), perf::OpName(spec.op), perf::TypeOf(spec.dtype).name),
                "--wire int32");
   }
-  if (wire == WireType::kInt8 && spec.world_size > kInt8RanksMax) {
+  const int ranks_max = wire == WireType::kInt8 ? kInt8RanksMax : kInt16RanksMax;
+  if (spec.world_size > ranks_max) {
     return Err(ErrorCode::kUnsupported,
-               fmt::format("wire type int8 leaves too few levels with {} ranks (more than {})",
-                           spec.world_size, kInt8RanksMax),
-               "--wire int16, or fewer --ranks-per-host");
+               fmt::format("wire type {} leaves too few levels with {} ranks (more than {})",
+                           perf::WireName(wire), spec.world_size, ranks_max),
+               "a wider --wire, or fewer --ranks-per-host");
   }
   return {};
 }
@@ -51,7 +53,9 @@ Result<void> CheckPeer(const std::string& peer, const perf::Spec& spec) {
 }  // namespace
 
 std::string Contender::Name() const {
-  return IsMlnet() ? "mlnet " + std::string(perf::WireName(wire)) : backend;
+  std::string name = IsMlnet() ? "mlnet " + std::string(perf::WireName(wire)) : backend;
+  if (!shape.empty()) name += " " + shape;
+  return placement == "racks" ? name : name + " " + placement;
 }
 
 Result<std::vector<WireType>> ParseWires(const std::vector<std::string>& names) {
@@ -74,6 +78,27 @@ Result<void> CheckSupport(const std::vector<Contender>& contenders, const perf::
     if (!ok) return ok;
   }
   return {};
+}
+
+std::vector<Host> PlaceHosts(const std::vector<Host>& workers, const std::string& placement) {
+  std::vector<std::vector<Host>> racks;
+  for (const Host& host : workers) {
+    auto its = std::find_if(racks.begin(), racks.end(),
+                            [&](const auto& rack) { return rack.front().rack == host.rack; });
+    if (its == racks.end()) its = racks.insert(racks.end(), std::vector<Host>{});
+    its->push_back(host);
+  }
+  std::vector<Host> placed;
+  if (placement == "racks") {
+    for (const auto& rack : racks) placed.insert(placed.end(), rack.begin(), rack.end());
+    return placed;
+  }
+  for (size_t i = 0; placed.size() < workers.size(); ++i) {
+    for (const auto& rack : racks) {
+      if (i < rack.size()) placed.push_back(rack[i]);
+    }
+  }
+  return placed;
 }
 
 std::string BoundName(const Contender& contender, const perf::Spec& spec) {

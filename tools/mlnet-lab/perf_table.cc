@@ -26,6 +26,8 @@ double PerfRow::AlgorithmMBps() const {
   return us > 0 ? static_cast<double>(Bytes()) / us : 0;  // bytes per microsecond are MB/s
 }
 
+uint64_t PerfRow::CoreBytes() const { return spent.core_bytes / std::max<size_t>(times_ns.size(), 1); }
+
 double PerfRow::BusMBps() const { return AlgorithmMBps() * 2.0 * (ranks - 1) / ranks; }
 
 void MergeTurn(const std::vector<std::vector<perf::RankRow>>& ranks, const PerfRow& shape,
@@ -50,6 +52,34 @@ void MergeTurn(const std::vector<std::vector<perf::RankRow>>& ranks, const PerfR
   }
 }
 
+namespace {
+
+// What a row is, beside its type: the wire type and shape of mlnet, where ranks are.
+std::string NameOf(const PerfRow& row) {
+  std::string name = row.backend;
+  for (const std::string& part : {row.wire, row.shape, row.placement == "racks" ? "" : row.placement}) {
+    if (!part.empty()) name += " " + part;
+  }
+  return name;
+}
+
+std::string HowOf(const PerfRow& row) {
+  std::string how = row.variant.empty() ? row.shape : row.variant;
+  if (row.placement != "racks") how += (how.empty() ? "" : ", ") + row.placement;
+  return how;
+}
+
+Json LinksToJson(const PerfRow& row) {
+  const uint64_t collectives = std::max<size_t>(row.times_ns.size(), 1);
+  Json links = Json::object();
+  for (const auto& [name, bytes] : row.spent.links) {
+    links[name] = {{"tx_bytes", bytes.tx ? Json(*bytes.tx / collectives) : Json()}, {"rx_bytes", bytes.rx / collectives}};
+  }
+  return links;
+}
+
+}  // namespace
+
 std::string RenderTable(const std::vector<PerfRow>& rows) {
   std::string text;
   const auto add = [&text](std::string line) {
@@ -57,19 +87,19 @@ std::string RenderTable(const std::vector<PerfRow>& rows) {
     text += line + "\n";
   };
   const auto heading = [&add](auto... column) {
-    add(fmt::format("# {:>10} {:>11} {:>8} {:>6} {:>7} {:>6} {:>7} {:>12} {:>12} {:>11} {:>11} {:>7}  {}",
+    add(fmt::format("# {:>10} {:>11} {:>8} {:>6} {:>7} {:>6} {:>7} {:>12} {:>12} {:>11} {:>11} {:>11} {:>4} {:>7}  {}",
                     column...));
   };
   heading("size", "count", "type", "redop", "backend", "wire", "bound", "time p50", "time p99", "algbw",
-          "busbw", "#wrong", "algorithm");
-  heading("(B)", "(elements)", "", "", "", "", "", "(us)", "(us)", "(MB/s)", "(MB/s)", "", "");
+          "busbw", "core", "cpu", "#wrong", "algorithm");
+  heading("(B)", "(elements)", "", "", "", "", "", "(us)", "(us)", "(MB/s)", "(MB/s)", "(B)", "(%)", "", "");
   for (const PerfRow& row : rows) {
     add(fmt::format(
-        "  {:>10} {:>11} {:>8} {:>6} {:>7} {:>6} {:>7} {:>12.1f} {:>12.1f} {:>11.2f} {:>11.2f} {:>7}  {}",
+        "  {:>10} {:>11} {:>8} {:>6} {:>7} {:>6} {:>7} {:>12.1f} {:>12.1f} {:>11.2f} {:>11.2f} {:>11} {:>4.0f} {:>7}  {}",
         row.Bytes(), row.count, perf::TypeOf(row.dtype).name, perf::OpName(row.op), row.backend,
         row.wire.empty() ? "-" : row.wire, row.bound.empty() ? "-" : row.bound,
         PercentileUs(row.times_ns, 50), PercentileUs(row.times_ns, 99), row.AlgorithmMBps(), row.BusMBps(),
-        row.wrong, row.variant));
+        row.has_racks ? std::to_string(row.CoreBytes()) : "-", row.spent.CpuPercent(), row.wrong, HowOf(row)));
   }
   return text;
 }
@@ -81,9 +111,8 @@ std::string RenderComparison(const std::vector<PerfRow>& rows) {
     for (const PerfRow& own : rows) {
       const double own_us = PercentileUs(own.times_ns, 50);
       if (own.backend != rows.front().backend || own.count != peer.count || own_us <= 0) continue;
-      text += fmt::format("# {} bytes: {}{}{} is {:.2f} x as fast as {}\n", peer.Bytes(), own.backend,
-                          own.wire.empty() ? "" : " ", own.wire, PercentileUs(peer.times_ns, 50) / own_us,
-                          peer.backend);
+      text += fmt::format("# {} bytes: {} is {:.2f} x as fast as {}\n", peer.Bytes(), NameOf(own),
+                          PercentileUs(peer.times_ns, 50) / own_us, NameOf(peer));
     }
   }
   return text;
@@ -96,6 +125,8 @@ Json RowsToJson(const std::vector<PerfRow>& rows) {
     Json entry = {{"backend", row.backend},
                   {"wire", row.wire.empty() ? Json() : Json(row.wire)},
                   {"bound", row.bound.empty() ? Json() : Json(row.bound)},
+                  {"shape", row.shape.empty() ? Json() : Json(row.shape)},
+                  {"placement", row.placement},
                   {"algorithm", row.variant.empty() ? Json() : Json(row.variant)},
                   {"ranks", row.ranks},
                   {"bytes", row.Bytes()},
@@ -105,6 +136,8 @@ Json RowsToJson(const std::vector<PerfRow>& rows) {
                   {"iterations", row.times_ns.size()},
                   {"time_us_p50", rounded(PercentileUs(row.times_ns, 50))},
                   {"time_us_p99", rounded(PercentileUs(row.times_ns, 99))},
+                  {"time_us_min", rounded(PercentileUs(row.times_ns, 0))},
+                  {"time_us_max", rounded(PercentileUs(row.times_ns, 100))},
                   {"algbw_MBps", rounded(row.AlgorithmMBps())},
                   {"busbw_MBps", rounded(row.BusMBps())},
                   {"wrong", row.wrong},
@@ -113,6 +146,9 @@ Json RowsToJson(const std::vector<PerfRow>& rows) {
     // A peer has no such counters: null, not a number that could be mistaken for a measurement.
     entry["summed_in_kernel"] = row.has_kernel_counters ? Json(row.summed_in_kernel) : Json();
     entry["summed_in_user_space"] = row.has_kernel_counters ? Json(row.summed_in_user_space) : Json();
+    entry["core_bytes"] = row.has_racks ? Json(row.CoreBytes()) : Json();
+    entry["links"] = LinksToJson(row);
+    entry["cpu_percent"] = rounded(row.spent.CpuPercent());
     list.push_back(std::move(entry));
   }
   return list;

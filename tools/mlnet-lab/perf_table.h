@@ -9,16 +9,17 @@
 #include <vector>
 
 #include "mlnet-perf/spec.h"
+#include "perf_traffic.h"
 
 namespace mlnet::lab {
-
-using Json = nlohmann::json;
 
 struct PerfRow {
   std::string backend;
   std::string wire;     // empty for peers, which send the elements as they are
   std::string bound;    // "element", "block"; empty where results are exact, or a peer's
   std::string variant;  // the algorithm that a peer found fastest
+  std::string shape;    // of mlnet's trees; empty: as the daemon chose
+  std::string placement = "racks";
   int ranks = 0;
   uint64_t count = 0;
   DataType dtype = DataType::kFloat32;
@@ -30,11 +31,15 @@ struct PerfRow {
   uint64_t summed_in_kernel = 0;
   uint64_t summed_in_user_space = 0;
   bool has_kernel_counters = false;  // mlnet only
+  bool has_racks = false;
+  Spent spent;
 
   uint64_t Bytes() const;
   double AlgorithmMBps() const;
   /// Algorithm bandwidth times 2(n-1)/n: what each link of a ring would have to carry.
   double BusMBps() const;
+  /// What racks sent into the core, per collective.
+  uint64_t CoreBytes() const;
 };
 
 /// Nearest rank of the sorted times, in microseconds; 0 for none.

@@ -14,8 +14,10 @@
 #include <fstream>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "base/errno_error.h"
+#include "daemons.h"
 #include "mlnet-perf/shared_area.h"
 #include "perf_mpi.h"
 
@@ -168,16 +170,47 @@ Result<std::vector<Command>> CommandsOf(const Paths& paths, const Turn& turn) {
   return commands;
 }
 
+// A job that was declared stays declared when its ranks have left.
+class DeclaredJob {
+ public:
+  static Result<DeclaredJob> Create(const Paths& paths, const Turn& turn) {
+    DeclaredJob job(paths, turn);
+    if (turn.shape.empty()) return job;
+    const Json params = {{"name", turn.spec.job}, {"world_size", turn.spec.world_size}, {"shape", turn.shape}};
+    if (auto made = CallDaemon(paths, turn.hosts.front(), "job.create", params); !made)
+      return tl::make_unexpected(made.error());
+    job.is_there_ = true;
+    return job;
+  }
+  DeclaredJob(DeclaredJob&& other) noexcept
+      : paths_(other.paths_), turn_(other.turn_), is_there_(std::exchange(other.is_there_, false)) {}
+  ~DeclaredJob() {
+    // The lab's end removes what cannot be removed now.
+    if (is_there_) (void)CallDaemon(paths_, turn_.hosts.front(), "job.delete", {{"name", turn_.spec.job}});
+  }
+
+ private:
+  DeclaredJob(const Paths& paths, const Turn& turn) : paths_(paths), turn_(turn) {}
+  const Paths& paths_;
+  const Turn& turn_;
+  bool is_there_ = false;
+};
+
 }  // namespace
 
 Result<std::vector<std::vector<perf::RankRow>>> RunTurn(const Paths& paths, const Turn& turn,
-                                                        const std::atomic<bool>& stop) {
+                                                        const std::atomic<bool>& stop,
+                                                        const std::function<void()>& at_checkpoint) {
   if (auto ok = perf::SharedArea::Create(turn.spec.SharedFile(), turn.spec.world_size); !ok) {
     return tl::make_unexpected(ok.error());
   }
+  auto area = perf::SharedArea::Open(turn.spec.SharedFile(), turn.spec.world_size);
+  if (!area) return tl::make_unexpected(area.error());
   if (auto ok = perf::SaveSpec(turn.spec); !ok) return tl::make_unexpected(ok.error());
   const auto commands = CommandsOf(paths, turn);
   if (!commands) return tl::make_unexpected(commands.error());
+  const auto job = DeclaredJob::Create(paths, turn);
+  if (!job) return tl::make_unexpected(job.error());
   std::vector<Child> children;
   for (const Command& command : *commands) {
     auto child = Start(paths, command);
@@ -188,7 +221,13 @@ Result<std::vector<std::vector<perf::RankRow>>> RunTurn(const Paths& paths, cons
     children.push_back(std::move(*child));
   }
   const auto deadline = steady_clock::now() + std::chrono::seconds(turn.timeout_s);
-  const bool all_ended = WaitAll(children, deadline, [&] { return stop.load() || AnyFailed(children); });
+  const bool all_ended = WaitAll(children, deadline, [&] {
+    if (area->IsAsked()) {
+      at_checkpoint();
+      area->Answer();
+    }
+    return stop.load() || AnyFailed(children);
+  });
   if (stop.load()) {
     EndAll(children);
     return Err(ErrorCode::kCancelled, "interrupted");

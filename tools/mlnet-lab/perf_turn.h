@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ struct Turn {
   std::string backend;      // mlnet, gloo, mpi
   perf::Spec spec;          // its dir exists and is empty
   std::vector<Host> hosts;  // the workers; rank r runs on host r / ranks_per_host
+  std::string shape;        // of mlnet's trees; empty: as the daemon chooses
   int timeout_s = 600;      // of the whole turn
 };
 
@@ -22,8 +24,9 @@ struct Turn {
 Result<std::string> FindRankProgram(const std::string& backend);
 
 /// What every rank found, in rank order. The error of a failed turn carries what the ranks said on stderr.
-/// `stop` ends the turn early.
+/// `stop` ends the turn early. `at_checkpoint` is called before and after the timed iterations of every row.
 Result<std::vector<std::vector<perf::RankRow>>> RunTurn(const Paths& paths, const Turn& turn,
-                                                        const std::atomic<bool>& stop);
+                                                        const std::atomic<bool>& stop,
+                                                        const std::function<void()>& at_checkpoint);
 
 }  // namespace mlnet::lab

@@ -41,6 +41,7 @@ class Row {
     for (int i = 0; i < spec_.warmup; ++i) {
       if (auto time = Iterate(false); !time) return tl::make_unexpected(time.error());
     }
+    area_.Checkpoint(rank_);
     for (int i = 0; i < spec_.iterations; ++i) {
       const auto time = Iterate(i + 1 == spec_.iterations);
       if (!time) return tl::make_unexpected(time.error());
@@ -75,6 +76,7 @@ class Row {
     const bool check = spec_.check_all || is_last;
     Refill(check);
     auto time = Time(variant_);
+    if (time && is_last) area_.Checkpoint(rank_);
     if (time && check) Check();
     return time;
   }

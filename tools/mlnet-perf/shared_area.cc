@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 
 #include <cerrno>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "base/errno_error.h"
@@ -14,6 +16,7 @@ namespace mlnet::perf {
 namespace {
 
 constexpr size_t kHeaderBytes = 4096;
+constexpr std::chrono::microseconds kAnswerPoll{200};
 constexpr size_t kRankBytes = 4096 + SharedArea::kPieceBytes;
 
 Result<void*> Map(int fd, size_t bytes, const std::string& path) {
@@ -63,7 +66,19 @@ SharedArea::~SharedArea() {
   if (base_ != nullptr) ::munmap(base_, bytes_);
 }
 
-void SharedArea::Barrier() { pthread_barrier_wait(&reinterpret_cast<Header*>(base_)->barrier); }
+void SharedArea::Barrier() { pthread_barrier_wait(&header().barrier); }
+
+void SharedArea::Checkpoint(int rank) {
+  Barrier();
+  if (rank == 0) {
+    const uint32_t number = ++header().asked;
+    while (header().answered != number) std::this_thread::sleep_for(kAnswerPoll);
+  }
+  Barrier();
+}
+
+bool SharedArea::IsAsked() const { return header().asked != header().answered; }
+void SharedArea::Answer() { ++header().answered; }
 
 uint64_t& SharedArea::VariantNs(int rank, size_t variant) {
   return reinterpret_cast<uint64_t*>(base_ + kHeaderBytes + static_cast<size_t>(rank) * kRankBytes)[variant];

@@ -78,6 +78,18 @@ class MeasureTest : public testing::Test {
   std::vector<std::vector<RankRow>> Run(FakeBackend::Damage damage) {
     std::filesystem::remove(spec_.SharedFile());
     EXPECT_TRUE(SharedArea::Create(spec_.SharedFile(), kRanks));
+    auto area = SharedArea::Open(spec_.SharedFile(), kRanks);
+    checkpoints_ = 0;
+    std::jthread answering([&](std::stop_token stop) {
+      while (!stop.stop_requested()) {
+        if (!area->IsAsked()) {
+          std::this_thread::yield();
+          continue;
+        }
+        ++checkpoints_;
+        area->Answer();
+      }
+    });
     World world(kRanks);
     std::vector<std::vector<RankRow>> rows(kRanks);
     {
@@ -99,6 +111,7 @@ class MeasureTest : public testing::Test {
   }
 
   Spec spec_;
+  std::atomic<int> checkpoints_ = 0;
 };
 
 TEST_F(MeasureTest, RightResultsGiveNoWrongElementAndFullCoverage) {
@@ -113,6 +126,13 @@ TEST_F(MeasureTest, RightResultsGiveNoWrongElementAndFullCoverage) {
     }
     EXPECT_EQ(checked, spec_.counts[i]);
   }
+}
+
+TEST_F(MeasureTest, AsksForCountersBeforeAndAfterTheTimedIterationsOfEachRow) {
+  std::vector<int> seen;  // by rank 1, which runs 5 collectives a row
+  Run([&](uint32_t*, size_t, int) { seen.push_back(checkpoints_); });
+  EXPECT_EQ(seen, (std::vector<int>{0, 1, 1, 1, 1, 2, 3, 3, 3, 3, 4, 5, 5, 5, 5}));
+  EXPECT_EQ(checkpoints_, 6);
 }
 
 TEST_F(MeasureTest, FindsOneElementThatDiffersOnOneRankWhereverItIs) {

@@ -54,6 +54,21 @@ TEST(CheckSupport, Int8NeedsLevels) {
   EXPECT_EQ(Refusal({"mlnet", WireType::kInt8}, Asked("float32", ReduceOp::kSum, 17)),
             "wire type int8 leaves too few levels with 17 ranks (more than 16)");
   EXPECT_EQ(Refusal({"mlnet", WireType::kInt16}, Asked("float32", ReduceOp::kSum, 64)), "");
+  EXPECT_EQ(Refusal({"mlnet", WireType::kInt16}, Asked("float32", ReduceOp::kSum, 65)),
+            "wire type int16 leaves too few levels with 65 ranks (more than 64)");
+  EXPECT_EQ(Refusal({"mlnet", WireType::kInt32}, Asked("float32", ReduceOp::kSum, 128)), "");
+}
+
+TEST(PlaceHosts, OneRackAfterTheOtherOrOneHostOfEach) {
+  const std::vector<Host> workers = {{.name = "a", .rack = "r1"}, {.name = "b", .rack = "r2"}, {.name = "c"},
+                                     {.name = "d", .rack = "r1"}, {.name = "e", .rack = "r1"}, {.name = "f", .rack = "r2"}};
+  const auto names = [&](const std::string& placement) {
+    std::string all;
+    for (const Host& host : PlaceHosts(workers, placement)) all += host.name;
+    return all;
+  };
+  EXPECT_EQ(names("racks"), "adebfc");
+  EXPECT_EQ(names("interleaved"), "abcdfe");
 }
 
 TEST(CheckSupport, NamesThePeerAndTheTypeItLacks) {

@@ -64,19 +64,24 @@ TEST(RenderTable, HasTheShapeOfNcclTests) {
   PerfRow peer = Row("gloo", 250000, {2'000'000});
   peer.variant = "ring";
   peer.wrong = 3;
+  peer.placement = "interleaved";
+  peer.has_racks = true;
+  peer.spent.core_bytes = 12345;
+  peer.spent.cpu_busy = 3;
+  peer.spent.cpu_total = 4;
   EXPECT_EQ(RenderTable({Row("mlnet", 250000, {1'000'000}), peer}),
             "#       size       count     type  redop backend   wire   bound     time p50     time p99       "
             "algbw   "
-            "    busbw  #wrong  algorithm\n"
+            "    busbw        core  cpu  #wrong  algorithm\n"
             "#        (B)  (elements)                                                (us)         (us)      "
             "(MB/s)   "
-            "   (MB/s)\n"
+            "   (MB/s)         (B)  (%)\n"
             "     1000000      250000  float32    sum   mlnet  int32 element       1000.0       1000.0     "
             "1000.00   "
-            "  1500.00       0\n"
+            "  1500.00           -    0       0\n"
             "     1000000      250000  float32    sum    gloo      -       -       2000.0       2000.0      "
             "500.00   "
-            "   750.00       3  ring\n");
+            "   750.00       12345   75       3  ring, interleaved\n");
 }
 
 TEST(RenderComparison, ComparesEveryWireTypeOfTheFirstBackend) {
@@ -89,6 +94,36 @@ TEST(RenderComparison, ComparesEveryWireTypeOfTheFirstBackend) {
   EXPECT_EQ(RenderComparison({Row("gloo", 4, {1000}), Row("mpi", 4, {2000})}),
             "# 16 bytes: gloo is 2.00 x as fast as mpi\n");
   EXPECT_EQ(RenderComparison({Row("mlnet", 4, {1000})}), "");
+}
+
+TEST(RenderComparison, SaysShapeAndPlacement) {
+  PerfRow own = Row("mlnet", 4, {1000}), peer = Row("gloo", 4, {2000});
+  own.shape = "rack";
+  peer.placement = "interleaved";
+  EXPECT_EQ(RenderComparison({own, peer}), "# 16 bytes: mlnet int32 rack is 2.00 x as fast as gloo interleaved\n");
+}
+
+TEST(Spent, IsTheDifferenceAddedUpOverTurnsAndTheCoreIsWhatRacksSend) {
+  const auto snapshot = [](uint64_t n) {
+    Snapshot s;
+    s.links["r1"] = {Traffic{1000 * n, n, 0}, Traffic{100 * n, n, 0}};
+    s.links["r2"] = {Traffic{7 * n, n, 0}, Traffic{0, 0, 0}};
+    s.links["w1"] = {std::nullopt, Traffic{10 * n, n, 0}};
+    s.cpu_busy = n;
+    s.cpu_total = 4 * n;
+    return s;
+  };
+  PerfRow row = Row("mlnet", 4, {1, 1});
+  for (int turn = 0; turn < 2; ++turn) row.spent.Add(snapshot(3), snapshot(5), {Rack{.name = "r1"}, Rack{.name = "r2"}});
+  row.has_racks = true;
+  EXPECT_EQ(row.spent.links["r1"].tx, 4000u);
+  EXPECT_EQ(row.spent.links["w1"].tx, std::nullopt);
+  EXPECT_EQ(row.CoreBytes(), 2014u) << "of each of the two collectives";
+  EXPECT_DOUBLE_EQ(row.spent.CpuPercent(), 25);
+  const Json json = RowsToJson({row})[0];
+  EXPECT_EQ(json["core_bytes"], 2014);
+  EXPECT_EQ(json["links"]["r1"]["rx_bytes"], 200);
+  EXPECT_TRUE(json["links"]["w1"]["tx_bytes"].is_null());
 }
 
 TEST(RowsToJson, HasTheFieldsOfTheSchema) {
@@ -108,6 +143,7 @@ TEST(RowsToJson, HasTheFieldsOfTheSchema) {
   EXPECT_TRUE(rows[1]["summed_in_user_space"].is_null());
   EXPECT_TRUE(rows[1]["wire"].is_null());
   EXPECT_TRUE(rows[1]["bound"].is_null());
+  EXPECT_TRUE(rows[1]["core_bytes"].is_null());
 }
 
 TEST(RowsToJson, NamesTypeAndOperationAndCountsTheTypesBytes) {
