@@ -34,6 +34,7 @@ struct PerfOptions {
   std::vector<std::string> wires = {"int32"};
   std::vector<std::string> compare;
   std::vector<std::string> shapes = {""};
+  std::string multicast;
   std::vector<std::string> placements = {"racks"};
   std::string dtype = "float32";
   std::string op = "sum";
@@ -243,7 +244,7 @@ Result<void> RunAll(const Paths& paths, Plan& plan, const PerfOptions& options, 
       const auto dir = folder->NewTurn(turn_number);
       if (!dir) return tl::make_unexpected(dir.error());
       Turn turn{contender.backend, plan.spec, PlaceHosts(plan.workers, contender.placement), contender.shape,
-                options.timeout_s};
+                options.multicast, options.timeout_s};
       turn.spec.wire = contender.wire;
       turn.spec.dir = *dir;
       turn.spec.seed = options.seed * 1000 + static_cast<uint64_t>(round);
@@ -344,6 +345,8 @@ void AddPerfCommand(CLI::App& app, Globals& globals) {
   command->add_option("--compare", options->compare, "Peers on the same links: gloo, mpi")
       ->delimiter(',')
       ->check(CLI::IsMember({"gloo", "mpi"}));
+  command->add_option("--multicast", options->multicast, "How mlnet's results travel: auto, on, off")
+      ->check(CLI::IsMember({"auto", "on", "off"}));
   command->add_option("--shape", options->shapes,
                       "Shapes of mlnet's trees, a row each: star, shards, workers, ... as mlnetctl job create has them")
       ->delimiter(',');

@@ -17,6 +17,7 @@ struct Turn {
   perf::Spec spec;          // its dir exists and is empty
   std::vector<Host> hosts;  // the workers; rank r runs on host r / ranks_per_host
   std::string shape;        // of mlnet's trees; empty: as the daemon chooses
+  std::string multicast;    // auto, on, off; empty: as the daemon is configured
   int timeout_s = 600;      // of the whole turn
 };
 
