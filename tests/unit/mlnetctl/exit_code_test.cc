@@ -70,7 +70,7 @@ TEST_F(Command, UsageErrorsExitWith2) {
   EXPECT_THAT(err_, HasSubstr("'frob'"));
   EXPECT_EQ(Run({"iface", "attach"}), 2);
   EXPECT_EQ(Run({"iface", "attach", "eth0", "--mode", "fast"}), 2);
-  EXPECT_EQ(Run({"job", "create", "x", "-n", "65"}), 2);
+  EXPECT_EQ(Run({"job", "create", "x", "-n", "257"}), 2);
   EXPECT_EQ(Run({"-jp", "nothing"}), 2);
   EXPECT_EQ(Json::parse(err_)["error"]["code"], "E_USAGE");
 }
