@@ -229,7 +229,8 @@ static __always_inline enum mlnet_verdict contribution(struct xdp_md *ctx, struc
 			    &reply);
 	bpf_spin_unlock(&place.slot->lock);
 
-	if (is_sampled && verdict >= MLNET_V_SUM_FIRST && verdict <= MLNET_V_SUM_COMPLETE_UNSENT)
+	if (is_sampled && ((verdict >= MLNET_V_SUM_FIRST && verdict <= MLNET_V_SUM_COMPLETE_UNSENT) ||
+			   verdict == MLNET_V_PARTIAL_TX || verdict == MLNET_V_SUM_TO_SERVER))
 		link_sample(link, now_ns, lag_ns);
 	return emit(ctx, p, node, &t, &reply, verdict);
 }

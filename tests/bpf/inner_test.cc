@@ -62,6 +62,14 @@ class InnerTest : public AggregatorTest {
   }
 };
 
+TEST_F(InnerTest, lag_is_sampled_of_all_children_the_last_one_too) {
+  Fill(0);
+  Expect(host_->Run(FromChild(1, 0)), MLNET_V_PARTIAL_TX, XDP_TX);
+  for (uint8_t c = 0; c < kChildren; ++c) EXPECT_EQ(host_->Link(kJob, c).lag_count, 1u) << int{c};
+  EXPECT_EQ(host_->Link(kJob, 0).lag_ns, 0u);
+  EXPECT_GT(host_->Link(kJob, 1).lag_ns, host_->Link(kJob, 2).lag_ns);
+}
+
 TEST_F(InnerTest, the_partial_sum_is_one_contribution_to_the_node_above) {
   Fill(1);
   Frame last = FromChild(1, 1);
