@@ -85,6 +85,46 @@ TEST(Trees, one_packet_a_host_leaves_for_all_of_its_ranks) {
   }
 }
 
+Json Ctl(const Lab& lab, const std::string& host, std::vector<std::string> args) {
+  args.insert(args.begin(), {(LabProgram().parent_path() / "mlnetctl").string(), "-j"});
+  const Output output = lab.Exec(host, args);
+  const Json json = Json::parse(output.out, nullptr, false);
+  EXPECT_TRUE(json.is_object()) << output.err;
+  return json;
+}
+
+TEST(Trees, every_level_shows_by_how_much_it_reduces) {
+  for (const std::string loss : {"0", "1"}) {
+    const Lab lab({"--workers", "2", "--aggregators", "1", "--loss", loss});
+    Perf(lab, {"--counts", "300007", "--iters", "2", "--warmup", "0", "--ranks-per-host", "4"});
+    const std::string job = Ctl(lab, "w2", {"job", "list"}).at("jobs").at(0).at("name");
+    // The job is over: what each host publishes last is on its way.
+    Json levels;
+    const auto sums = [&](size_t level) { return levels["trees"][0]["levels"][level]; };
+    EXPECT_TRUE(WaitFor([&] {
+      levels = Ctl(lab, "w2", {"stats", job, "--levels", "--tree", "0"});
+      return levels["trees"].size() == 1 && sums(0)["packets_in"] == levels["ranks"]["packets_out"] && sums(1)["packets_in"] == sums(0)["packets_out"];
+    })) << levels.dump(1);
+    EXPECT_EQ(levels["schema"], "mlnet.levels/1");
+    EXPECT_GT(levels["ranks"]["packets_out"].get<uint64_t>(), 8u * 300007 * 4 / 1408);
+    ASSERT_EQ(sums(0)["nodes"].size(), 2u);
+    for (const Json& node : sums(0)["nodes"]) {
+      EXPECT_DOUBLE_EQ(node["reduction"].get<double>(), 4.0) << loss << node.dump();
+      ASSERT_EQ(node["lag"].size(), 4u);
+      for (const Json& child : node["lag"]) EXPECT_GT(child["samples"].get<uint64_t>(), 0u) << node.dump();
+      EXPECT_THAT(node["slowest"]["child"].get<std::string>(), HasSubstr("rank "));
+    }
+    ASSERT_EQ(sums(1)["nodes"].size(), 1u);
+    EXPECT_EQ(sums(1)["nodes"][0]["host"], "a1");
+    EXPECT_DOUBLE_EQ(sums(1)["reduction"].get<double>(), 2.0) << loss << sums(1).dump();
+    EXPECT_THAT(sums(1)["slowest"]["child"].get<std::string>(), HasSubstr("host w"));
+    const Json top = Ctl(lab, "a1", {"top", "-a", "-n", "1"}).at("jobs").at(0);
+    EXPECT_EQ(top["name"], job);
+    EXPECT_EQ(top["packets_in"], sums(0)["packets_in"].get<uint64_t>() + sums(1)["packets_in"].get<uint64_t>());
+    EXPECT_DOUBLE_EQ(top["reduction"].get<double>(), 10.0 / 3) << "8 and 2 in, 2 and 1 out";
+  }
+}
+
 TEST(Trees, hosts_with_several_ranks_sum_for_each_other) {
   const Lab lab({"--workers", "3", "--aggregators", "0", "--loss", "1"});
   Perf(lab, {"--counts", "1,4096,300007", "--iters", "2", "--warmup", "0", "--ranks-per-host", "3"});

@@ -41,6 +41,7 @@ void AddCommands(CLI::App& app, Context& context) {
   AddJob(app, context);
   AddPlan(app, context);
   AddStats(app, context);
+  AddTop(app, context);
   AddProbe(app, context);
   AddVersion(app, context);
   AddCompletion(app, context);
@@ -84,6 +85,7 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
     return kExitUsage;
   }
   context.options.json |= context.options.pretty;
+  context.options.is_terminal = environment.out_is_terminal;
   context.options.use_color =
       color == "always" || (color == "auto" && environment.out_is_terminal && !environment.no_color);
   return context.action();

@@ -23,6 +23,7 @@ struct GlobalOptions {
   std::string socket;
   double timeout_s = 10.0;
   bool use_color = false;
+  bool is_terminal = false;  // where `out` goes
 };
 
 class Context {

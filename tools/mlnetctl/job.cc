@@ -19,12 +19,6 @@ struct CreateArgs {
   std::string shape;
 };
 
-Tone ToneOfState(const std::string& state) {
-  if (state == "ready") return Tone::kGood;
-  if (state == "failed") return Tone::kBad;
-  return Tone::kWarn;
-}
-
 std::string Ranks(const Json& job) {
   return fmt::format("{}/{}", Text(job, "joined"), Text(job, "world_size"));
 }
@@ -175,6 +169,12 @@ void AddCreate(CLI::App& job, Context& context) {
 }
 
 }  // namespace
+
+Tone ToneOfState(const std::string& state) {
+  if (state == "ready") return Tone::kGood;
+  if (state == "failed") return Tone::kBad;
+  return Tone::kWarn;
+}
 
 Table JobTable(const Json& jobs) {
   Table table({"JOB", "ID", "EPOCH", "STATE", "RANKS", "AGGREGATOR", "REASON"});

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "mlnetctl/commands.h"
@@ -17,6 +18,8 @@ struct StatsArgs {
   std::string job;
   double interval_s = 0;
   int count = 0;  // 0: once without an interval, for ever with one
+  bool levels = false;
+  std::optional<int> tree;
 };
 
 uint64_t CountOf(const Json& verdict) {
@@ -108,13 +111,18 @@ Table VerdictTable(const Json& verdicts, bool with_zero) {
 void AddStats(CLI::App& app, Context& context) {
   auto args = std::make_shared<StatsArgs>();
   CLI::App* stats = app.add_subcommand("stats", "counters of what the kernel did with packets");
-  stats->add_option("JOB", args->job, "only this job");
-  stats
+  CLI::Option* job = stats->add_option("JOB", args->job, "only this job");
+  CLI::Option* interval = stats
       ->add_option("-i,--interval", args->interval_s,
                    "repeat every so many seconds; a human sees rates from the second line on")
       ->check(CLI::PositiveNumber);
-  stats->add_option("-c,--count", args->count, "stop after so many lines")->check(CLI::PositiveNumber);
-  stats->callback([&context, args] { context.action = [&context, args] { return Stats(context, *args); }; });
+  CLI::Option* count = stats->add_option("-c,--count", args->count, "stop after so many lines")->check(CLI::PositiveNumber);
+  CLI::Option* levels = stats->add_flag("--levels", args->levels, "the job's trees from the ranks to the root: packets in and out, reduction, resends, lag")
+                            ->needs(job)->excludes(interval)->excludes(count);
+  stats->add_option("--tree", args->tree, "this tree alone, with every child")->needs(levels)->check(CLI::NonNegativeNumber);
+  stats->callback([&context, args] {
+    context.action = [&context, args] { return args->levels ? ShowLevels(context, args->job, args->tree) : Stats(context, *args); };
+  });
 }
 
 }  // namespace mlnet::ctl

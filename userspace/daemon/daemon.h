@@ -4,6 +4,7 @@
 //   reconcile.cc         one pass: store -> maps, and the decisions of jobs
 //   rank_methods.cc      join, report, describe, abort, leave; a connection is a membership
 //   operator_methods.cc  what mlnetctl asks
+//   level_methods.cc     the same: what jobs do, level by level and at the moment
 //   store_outage.cc      what goes on while the store does not answer
 // DESIGN.md beside this file has the loop, the states and the store's schema.
 #pragma once
@@ -133,9 +134,14 @@ class Daemon : private rpc::ServerHandler {
   Result<control::Json> JobDelete(const control::Json& params);
   Result<control::Json> Stats(const control::Json& params);
   Result<control::Json> PlanTask(const control::Json& params);
+  Result<const control::JobView*> FreshJob(const std::string& name);
   Result<control::Json> ShowJob(const std::string& name);
   std::vector<Store::Counters> CountersOf(const control::JobView& view);
   Result<void> UpdateKnownJob(const std::string& name, const std::function<Result<void>(control::JobView&)>& change);
+
+  // level_methods.cc
+  Result<control::Json> JobLevels(const control::Json& params);
+  Result<control::Json> Top(const control::Json& params);
 
   control::Config config_;
   std::unique_ptr<Store> store_;

@@ -8,6 +8,7 @@
 
 #include "control/plan.h"
 #include "control/tree.h"
+#include "daemon/levels.h"
 #include "datapath/neighbour.h"
 #include "datapath/stats.h"
 #include "wire/verdicts.h"
@@ -239,26 +240,23 @@ Result<void> LocalJobs::UseMulticast(LocalJob& job) {
 
 uint32_t LocalJobs::SlotsFree() const { return pools_->slots.LongestFree(); }
 
-Json LocalJobs::LagOf(const LocalJob& job, size_t tree) const {
-  Json lag = Json::array();
-  const auto children = ChildrenOf(job.plan, tree, FindNode(job.plan, tree, host_).value());
-  for (size_t child = 0; child < children.size(); ++child) {
-    const auto link = datapath::ReadLink(program_, job.holding->ids.trees[tree].link_base + static_cast<uint32_t>(child));
-    if (!link) continue;
-    const double mean_us = link->lag_count == 0 ? 0.0 : static_cast<double>(link->lag_ns) / static_cast<double>(link->lag_count) / 1e3;
-    lag.push_back({{"tree", tree}, {"child", child}, {"rank", children[child].ranks.front()}, {"ranks", children[child].ranks}, {"samples", link->lag_count},
-                   {"mean_us", mean_us}, {"last_ns", link->last_ns}});
+// Of this host's node in one tree; null where it sums nothing.
+Json LocalJobs::TreeCounters(const LocalJob& job, size_t tree) const {
+  const auto node = FindNode(job.plan, tree, host_);
+  const control::TreeIds& ids = job.holding->ids.trees[tree];
+  if (!node || ids.stats == 0 || !IsSumming(job.plan, tree, *node)) return nullptr;
+  std::vector<mlnet_link> links(ChildrenOf(job.plan, tree, *node).size());
+  for (size_t child = 0; child < links.size(); ++child) {
+    links[child] = datapath::ReadLink(program_, ids.link_base + static_cast<uint32_t>(child)).value_or(mlnet_link{});
   }
-  return lag;
+  return NodeCounters(tree, IsInner(job.plan, tree, host_), datapath::ReadStats(program_, ids.stats).value_or(mlnet_stats{}), links);
 }
 
 Json LocalJobs::Counters(const LocalJob& job) const {
   Json counters = StatsToJson(StatsOf(job));
-  if (!IsRootOfAny(job.plan, host_)) return counters;
-  counters["lag"] = Json::array();
+  counters["trees"] = Json::array();
   for (size_t t = 0; t < job.plan.trees.size(); ++t) {
-    if (!IsRoot(job.plan, t, host_)) continue;
-    for (Json& row : LagOf(job, t)) counters["lag"].push_back(std::move(row));
+    if (Json row = TreeCounters(job, t); !row.is_null()) counters["trees"].push_back(std::move(row));
   }
   return counters;
 }

@@ -69,7 +69,7 @@ class LocalJobs {
   std::string AddressAbove(const control::Plan& plan, size_t tree) const;
   std::string IfaceOfResults(const control::Plan& plan) const;
   mlnet_stats StatsOf(const LocalJob& job) const;
-  control::Json LagOf(const LocalJob& job, size_t tree) const;
+  control::Json TreeCounters(const LocalJob& job, size_t tree) const;
 
   const datapath::Program& program_;
   const Ifaces& ifaces_;

@@ -68,7 +68,8 @@ Result<Json> Daemon::OperatorMethod(const rpc::Request& request) {
   static const std::map<std::string, Method> kMethods = {
       {"iface.attach", &Daemon::IfaceAttach}, {"iface.detach", &Daemon::IfaceDetach}, {"job.create", &Daemon::JobCreate},
       {"job.set", &Daemon::JobSet},           {"job.show", &Daemon::JobShow},         {"job.delete", &Daemon::JobDelete},
-      {"stats", &Daemon::Stats},              {"plan", &Daemon::PlanTask}};
+      {"job.levels", &Daemon::JobLevels},     {"stats", &Daemon::Stats},              {"top", &Daemon::Top},
+      {"plan", &Daemon::PlanTask}};
   // What is asked for may have been decided elsewhere a moment ago.
   if (auto fresh = store_->Load()) snapshot_ = std::move(*fresh);
   if (request.method == "version") return Version(config_);
@@ -216,14 +217,20 @@ std::vector<Store::Counters> Daemon::CountersOf(const JobView& view) {
   return counters;
 }
 
-Result<Json> Daemon::ShowJob(const std::string& name) {
+Result<const JobView*> Daemon::FreshJob(const std::string& name) {
   Flush();  // this host's own counters as of now
   auto fresh = store_->Load();
   if (!fresh) return tl::make_unexpected(fresh.error());
   snapshot_ = std::move(*fresh);
   const JobView* view = FindJob(name);
   if (view == nullptr || view->job.deleted) return tl::make_unexpected(NoSuchJob(name));
-  return JobDetail(*view, CountersOf(*view));
+  return view;
+}
+
+Result<Json> Daemon::ShowJob(const std::string& name) {
+  auto view = FreshJob(name);
+  if (!view) return tl::make_unexpected(view.error());
+  return JobDetail(**view, CountersOf(**view));
 }
 
 Result<Json> Daemon::JobShow(const Json& params) {

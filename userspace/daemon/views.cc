@@ -5,6 +5,7 @@
 
 #include "control/job.h"
 #include "control/plan.h"
+#include "daemon/levels.h"
 #include "control/tree.h"
 
 namespace mlnet::daemon {
@@ -142,15 +143,10 @@ Json JobDetail(const JobView& view, const std::vector<Store::Counters>& counters
   detail["counters"] = totals["verdicts"];
   detail["totals"] = totals;
   detail["totals"].erase("verdicts");
-  detail["lag"] = Json::array();
+  detail["lag"] = LagOfRanks(view, counters);
   detail["shape"] = {{"name", job.plan.shape}, {"why", job.plan.why}};
   detail["ports"] = Ports(job.plan);
   detail["trees"] = Trees(job.plan);
-  for (const std::string& host : HostsOf(job.plan)) {
-    const Json* summing = IsRootOfAny(job.plan, host) ? Find(counters, "host " + host) : nullptr;
-    if (summing == nullptr) continue;
-    for (const Json& row : summing->value("lag", Json::array())) detail["lag"].push_back(row);
-  }
   return detail;
 }
 

@@ -35,7 +35,7 @@ std::string BashOffers(const std::string& words) {
 }
 
 TEST(BashCompletion, OffersCommandsOfTheLevel) {
-  EXPECT_EQ(BashOffers("mlnetctl \"\""), "status iface job plan stats probe version completion\n");
+  EXPECT_EQ(BashOffers("mlnetctl \"\""), "status iface job plan stats top probe version completion\n");
   EXPECT_EQ(BashOffers("mlnetctl st"), "status stats\n");
   EXPECT_EQ(BashOffers("mlnetctl iface \"\""), "attach detach list\n");
   EXPECT_EQ(BashOffers("mlnetctl -j iface de"), "detach\n");
@@ -45,6 +45,8 @@ TEST(BashCompletion, OffersOptionsOfTheCommandAndGlobalOnes) {
   EXPECT_EQ(BashOffers("mlnetctl job create --w"), "--world-size\n");
   EXPECT_EQ(BashOffers("mlnetctl job create --js"), "--json\n");
   EXPECT_EQ(BashOffers("mlnetctl job list --w"), "\n");
+  EXPECT_EQ(BashOffers("mlnetctl stats demo --l"), "--levels\n");
+  EXPECT_EQ(BashOffers("mlnetctl top --i"), "--interval\n");
 }
 
 TEST(Completion, ZshNamesItsCommandAndEscapesHelp) {
