@@ -85,6 +85,10 @@ class SeveralMachines(unittest.TestCase):
         self.assertEqual(codes, [0, 0, 0], "\n".join(outputs))
         self.expect_training(outputs)
 
+    def test_what_it_says_of_racks_is_understood(self):
+        code, output = hosts[0].run(f"cat >/run/racks.toml <<'END'\n{block_with('[site]')}\nEND\nmlnetd --check-config --config /run/racks.toml")
+        self.assertEqual(code, 0, output)
+
     def test_srun_trains_on_all_three(self):
         start_slurm()
         process = hosts[0].start(line_with("srun"), "srun", cwd=folder)
