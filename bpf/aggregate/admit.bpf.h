@@ -62,14 +62,17 @@ static __always_inline enum mlnet_verdict server_admit(const struct pkt *p, cons
 	return is_servers && p->flags & MLNET_F_SERVER ? 0 : MLNET_V_DROP_NOT_PARENT;
 }
 
-/* Downwards: from the node above the ranks of this host, from the one above this node, or by multicast. */
+/* Downwards: from the node above the ranks of this host, from the one above this node, or by multicast
+ * from the root, wherever that is: results, and the probes of whether they arrive. */
 static __always_inline enum mlnet_verdict parent_admit(const struct pkt *p, const struct mlnet_node *node)
 {
 	if (!(node->flags & (MLNET_NODE_DELIVER | MLNET_NODE_INNER)))
 		return MLNET_V_DROP_UNKNOWN_JOB;
 	if (p->saddr_be == node->parent_be || (node->flags & MLNET_NODE_INNER && p->saddr_be == node->up_be))
 		return 0;
-	return p->type == MLNET_T_RESULT && p->saddr_be == node->root_be ? 0 : MLNET_V_DROP_NOT_PARENT;
+	return (p->type == MLNET_T_RESULT || p->type == MLNET_T_PING) && p->saddr_be == node->root_be ?
+		       0 :
+		       MLNET_V_DROP_NOT_PARENT;
 }
 
 /* Whether it comes from the node above this one, and not from this one to the ranks of its host. */

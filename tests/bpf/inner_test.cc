@@ -190,6 +190,19 @@ TEST_F(InnerTest, a_resend_from_above_sends_the_sum_with_the_next_full_length_pa
   Expect(host_->Run(FromChild(0, 0)), MLNET_V_PARTIAL_AGAIN_TX, XDP_TX);  // though it was forwarded a moment ago
 }
 
+TEST_F(InnerTest, probes_of_a_root_further_up_are_heard) {
+  JobSpec spec = Rack(kForever);
+  spec.root_be = WorkerIp(7);
+  host_->SetJob(spec);
+  Frame ping = FromAbove(MLNET_T_PING, 1);
+  ping.child = MLNET_CHILD_ALL;
+  ping.daddr_be = spec.group_be;
+  ping.saddr_be = WorkerIp(7);
+  Expect(host_->Run(ping), MLNET_V_PING_SEEN, XDP_DROP);
+  ping.saddr_be = WorkerIp(6);
+  Expect(host_->Run(ping), MLNET_V_DROP_NOT_MEMBER, XDP_DROP);
+}
+
 TEST_F(InnerTest, nobody_else_may_speak_for_the_node_above) {
   Fill(0);
   host_->Run(FromChild(1, 0));

@@ -94,6 +94,7 @@ class Daemon : private rpc::ServerHandler {
   void ServeSessions();
   void ServeSession(rpc::PeerId peer, RankSession& session, const control::JobView* view);
   void Flush();
+  void OnProbe(const control::JobView& view, LocalJob& local, uint8_t tree);
   void OnEvent(const mlnet_event& event);
   const control::JobView* FindJob(const std::string& name) const;
   /// A write transaction on a job that must still be of this incarnation; true when it could be made.

@@ -9,16 +9,6 @@
 namespace mlnet::daemon {
 namespace {
 
-// The trees whose results come to `host` over the network.
-uint32_t ProbesFor(const control::Plan& plan, const std::string& host) {
-  uint32_t trees = 0;
-  for (size_t t = 0; t < plan.trees.size(); ++t) {
-    const auto at = FindNode(plan, t, host);
-    if (at && *at != 0) trees |= uint32_t{1} << t;
-  }
-  return trees;
-}
-
 // One host gets results from a root that is not itself: no multicast is needed.
 bool HasOneReceiver(const control::Plan& plan) {
   return std::all_of(plan.trees.begin(), plan.trees.end(), [](const control::PlanTree& tree) { return tree.nodes.size() <= 2; });
@@ -36,12 +26,25 @@ std::string HostsWithoutProbe(const control::JobView& view) {
 
 }  // namespace
 
-std::optional<FanDecision> FanProbe::Decide(const control::JobView& view, uint64_t now_ms) const {
+uint32_t ProbesFor(const control::Plan& plan, const std::string& host) {
+  uint32_t trees = 0;
+  for (size_t t = 0; t < plan.trees.size(); ++t) {
+    const auto at = FindNode(plan, t, host);
+    if (at && *at != 0) trees |= uint32_t{1} << t;
+  }
+  return trees;
+}
+
+std::optional<FanDecision> FanProbe::Decide(const control::JobView& view, uint64_t now_ms) {
   if (HasOneReceiver(view.job.plan)) return FanDecision{"direct", "no result goes to more than one other host"};
   if (view.job.spec.multicast == "off") return FanDecision{"unicast", "multicast = \"off\""};
   const std::string missing = HostsWithoutProbe(view);
   if (missing.empty()) return FanDecision{"multicast", "the probe to " + view.job.plan.group + " arrived on all hosts"};
-  if (now_ms < started_ms_ + kPingForMs) return std::nullopt;
+  if (missing != missing_) {
+    missing_ = missing;
+    news_ms_ = now_ms;
+  }
+  if (now_ms < news_ms_ + kPingForMs) return std::nullopt;
   return FanDecision{view.job.spec.multicast == "on" ? "" : "unicast",
                      "the probe to " + view.job.plan.group + " did not arrive on: " + missing};
 }

@@ -28,6 +28,8 @@ struct LocalJob {
   std::shared_ptr<Holding> holding;
   std::optional<Membership> membership;
   bool is_multicast = false;
+  uint32_t multicast_seen = 0;  // bit per tree: a probe of its root came in by the group
+  uint64_t told_ms = 0;         // when the store was last told that all had
   std::unique_ptr<datapath::HostJob> kernel;  // destroyed first: nothing of it may be given away before
 };
 

@@ -280,17 +280,23 @@ bool Daemon::Serve(const JobView& view) {
   });
 }
 
+// The store is told once, when the probes of all trees are in: one change a host, not one per host and tree.
+void Daemon::OnProbe(const JobView& view, LocalJob& local, uint8_t tree) {
+  const uint32_t wanted = ProbesFor(local.plan, config_.host);
+  local.multicast_seen |= uint32_t{1} << (tree & (MLNET_TREES_MAX - 1));
+  if ((local.multicast_seen & wanted) != wanted || NowMs() < local.told_ms + kPingForMs / 2) return;
+  const auto known = std::find_if(view.hosts.begin(), view.hosts.end(), [&](const auto& h) { return h.host == config_.host; });
+  if (known != view.hosts.end() && (known->multicast_seen & wanted) == wanted) return;
+  local.told_ms = NowMs();
+  Tell(view.job.name, local.incarnation, [host = config_.host, wanted](JobView& v) { HostIn(v, host).multicast_seen |= wanted; });
+}
+
 void Daemon::OnEvent(const mlnet_event& event) {
   for (auto& [name, local] : jobs_.all()) {
     if (local.plan.job_id != event.job || local.plan.epoch != event.epoch) continue;
     const JobView* view = FindJob(name);
     if (view == nullptr || HasEnded(view->job)) return;
-    if (event.event == MLNET_EV_PING_SEEN && event.b == 1) {
-      const auto known = std::find_if(view->hosts.begin(), view->hosts.end(), [&](const auto& h) { return h.host == config_.host; });
-      const uint32_t tree = uint32_t{1} << (event.tree & (MLNET_TREES_MAX - 1));
-      if (known != view->hosts.end() && (known->multicast_seen & tree) != 0) return;
-      Tell(name, local.incarnation, [host = config_.host, tree](JobView& v) { HostIn(v, host).multicast_seen |= tree; });
-    }
+    if (event.event == MLNET_EV_PING_SEEN && event.b == 1) OnProbe(*view, local, event.tree);
     if (event.event == MLNET_EV_MISMATCH && view->job.mismatch_ms == 0) {
       spdlog::warn("job {}: child {} sent another collective (fingerprint {:08x}) than the slot holds ({:08x})", name, event.child,
                    event.b, event.a);
