@@ -91,6 +91,15 @@ TEST(Depth, binary_tree_without_multicast_passes_results_down) {
   EXPECT_EQ(contributions, seqs * (6 + sums - 1));
 }
 
+// More ranks than a node has children.
+TEST(Depth, world_of_128_ranks_sums_through_the_hosts) {
+  const Lab lab({"--workers", "8", "--aggregators", "0", "--racks", "2"});
+  const Json result = Perf(lab, {"--shape", "rack", "--ranks-per-host", "16", "--counts", "100003", "--iters", "1", "--warmup", "0"});
+  EXPECT_EQ(result["rows"][0]["ranks"], 128);
+  // Six hosts of 16 ranks each; the other rack's head with three hosts below it; the root with those and that head.
+  EXPECT_THAT(ChildrenByCount(lab, {"w1", "w2", "w3", "w4", "w5", "w6", "w7", "w8"}), ElementsAre(16, 16, 16, 16, 16, 16, 19, 20));
+}
+
 TEST(Depth, planner_in_the_daemon_takes_racks_and_rates_from_the_lab) {
   const Lab lab({"--workers", "4", "--aggregators", "0", "--racks", "2", "--rate", "200mbit", "--oversubscription", "4"});
   const Output plan = lab.Exec("w1", {Ctl(), "plan"});
