@@ -55,6 +55,7 @@ class Cluster::Rank final : public worker::Transport, public worker::ControlSink
     }
     return {};
   }
+  void SetDscp(int) override {}
   const mlnet_cell* Cells() const override { return inbox_.cells(); }
   bool NextNotice(mlnet_notice& notice) override { return inbox_.NextNotice(notice); }
 

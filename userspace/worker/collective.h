@@ -37,6 +37,7 @@ struct Collective {
   uint64_t first_seq = 0;
   std::shared_ptr<Collective> parent;  // of a repair: what it repairs
   size_t repairs_left = 0;
+  uint64_t bytes_per_packet = 0;  // of the caller's, on average; 0 for a repair
 
   uint64_t next = 0;       // first packet not sent yet; probes count as packets here
   uint64_t answered = 0;   // packets whose results are consumed

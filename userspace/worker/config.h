@@ -32,6 +32,15 @@ struct TreeConfig {
   std::array<PoolConfig, MLNET_CLASSES_MAX> fixups;  // stream 1, open where stream 0 is
 };
 
+/// What mlnetd grants a rank while other jobs use its links too; by default everything.
+struct Grant {
+  uint32_t window = 0;  // packets on their way in all lanes together; 0: no limit
+  uint64_t gap_ns = 0;  // from an answer to the next packet of a lane
+  bool waits = false;   // another job goes first: deadlines stand still as long as answers come at all
+  int dscp = -1;        // of all packets; -1: each class has its own
+  bool operator==(const Grant&) const = default;
+};
+
 /// A way of its own for packets: a tree and a traffic class.
 inline size_t FlowOf(size_t tree_index, int traffic_class) {
   return tree_index * MLNET_CLASSES_MAX + static_cast<size_t>(traffic_class);

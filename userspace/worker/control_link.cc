@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
+
 #include "base/errno_error.h"
 
 namespace mlnet::worker {
@@ -81,6 +83,11 @@ std::optional<Error> TakeTrees(const rpc::Json& reply, uint16_t port, JoinReply&
   return std::nullopt;
 }
 
+uint64_t WorkBytesOf(const JoinOptions& options) {
+  const char* text = std::getenv("MLNET_WORK_BYTES");
+  return options.work_bytes != 0 || text == nullptr ? options.work_bytes : std::strtoull(text, nullptr, 10);
+}
+
 Result<JoinReply> ParseJoin(const rpc::Json& json) {
   JoinReply reply;
   EngineConfig& config = reply.config;
@@ -113,11 +120,12 @@ Result<std::unique_ptr<ControlLink>> ControlLink::Connect(const std::string& soc
 }
 
 Result<JoinReply> ControlLink::Join(const JoinOptions& options) {
-  const rpc::Json params = {{"job", options.job},
+  rpc::Json params = {{"job", options.job},
                             {"rank", options.rank},
                             {"world_size", options.world_size},
                             {"timeout_ms", options.timeout.count()},
                             {"pid", ::getpid()}};
+  if (const uint64_t work_bytes = WorkBytesOf(options); work_bytes != 0) params["work_bytes"] = work_bytes;
   auto answer = client_.CallWithFds("join", params, options.timeout + kReplySlack);
   if (!answer) return tl::make_unexpected(answer.error());
   auto reply = ParseJoin(answer->result);
@@ -154,6 +162,7 @@ void ControlLink::Report(const CommStats& s) {
                     {"retransmits", s.retransmits},
                     {"early_resends", s.early_resends},
                     {"results", s.results},
+                    {"bytes", s.bytes},
                     {"summed_in_kernel", s.summed_in_kernel},
                     {"summed_in_user_space", s.summed_in_user_space},
                     {"probes", s.probes},
@@ -177,6 +186,11 @@ Pushes ControlLink::TakePushes() {
     if (event == "policy") {
       pushes.policy = PushedPolicy{rpc::GetOr<uint64_t>(body, "rto_min_us", 0).value_or(0) * 1'000,
                                    rpc::GetOr<uint64_t>(body, "rto_max_us", 0).value_or(0) * 1'000};
+    } else if (event == "grant") {
+      pushes.grant = Grant{rpc::GetOr<uint32_t>(body, "window", 0).value_or(0),
+                           rpc::GetOr<uint64_t>(body, "gap_us", 0).value_or(0) * 1'000,
+                           rpc::GetOr<bool>(body, "waits", false).value_or(false),
+                           rpc::GetOr<int>(body, "dscp", -1).value_or(-1)};
     } else if (event == "describe") {
       pushes.is_asked_to_describe = true;
     } else if (event == "job_failed") {

@@ -31,6 +31,7 @@ struct PushedPolicy {
 /// What the daemon has pushed since the last look.
 struct Pushes {
   std::optional<PushedPolicy> policy;
+  std::optional<Grant> grant;
   bool is_asked_to_describe = false;  // some rank called another collective: say which one this rank is at
   std::optional<Error> failure;       // the job failed
 };

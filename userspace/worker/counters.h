@@ -19,7 +19,7 @@ class Counter {
 };
 
 struct Counters {
-  Counter packets_sent, retransmits, early_resends, results, summed_in_kernel, summed_in_user_space;
+  Counter packets_sent, retransmits, early_resends, results, bytes, summed_in_kernel, summed_in_user_space;
   Counter probes, wide_blocks, nonfinite_packets, repairs, held, busy, sleeps, rtt_us;
 
   CommStats Snapshot() const {
@@ -28,6 +28,7 @@ struct Counters {
     s.retransmits = retransmits.Read();
     s.early_resends = early_resends.Read();
     s.results = results.Read();
+    s.bytes = bytes.Read();
     s.summed_in_kernel = summed_in_kernel.Read();
     s.summed_in_user_space = summed_in_user_space.Read();
     s.probes = probes.Read();

@@ -66,6 +66,7 @@ std::shared_ptr<Work> Engine::CopyAlone(const CollectiveSpec& spec) {
 
 Turn Engine::RunOnce(uint64_t now_ns) {
   bool has_progress = TakeSubmissions(now_ns);
+  if (grant_.window != 0) ShareGrant(now_ns);
   has_progress |= TakeNotices(now_ns);
   for (auto& lane : lanes_) {
     if (lane && !lane->IsIdle()) has_progress |= lane->Receive(now_ns);
@@ -167,6 +168,25 @@ void Engine::SetRtoBounds(uint64_t min_ns, uint64_t max_ns) {
   }
 }
 
+void Engine::SetGrant(const Grant& grant, uint64_t now_ns) {
+  if (grant.dscp != grant_.dscp) transport_.SetDscp(grant.dscp);
+  grant_ = grant;
+  num_sharing_ = 0;
+  ShareGrant(now_ns);
+}
+
+// A job has no more of a link for being cut into trees and classes.
+void Engine::ShareGrant(uint64_t now_ns) {
+  const auto busy = std::count_if(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane && !lane->IsIdle(); });
+  const size_t num_sharing = std::max<size_t>(1, static_cast<size_t>(busy));
+  if (num_sharing == num_sharing_) return;
+  num_sharing_ = num_sharing;
+  const uint32_t window = std::max(1U, grant_.window / static_cast<uint32_t>(num_sharing));
+  for (auto& lane : lanes_) {
+    if (lane) lane->SetGrant(grant_, window, now_ns);
+  }
+}
+
 void Engine::DescribeCurrent() {
   for (auto& lane : lanes_) {
     if (lane && !lane->IsIdle()) lane->DescribeOldest();
@@ -182,9 +202,9 @@ bool Engine::IsIdle() const {
 
 void Engine::ReportStats(uint64_t now_ns) {
   if (now_ns < next_report_ns_) return;
-  next_report_ns_ = now_ns + kReportNs;
   const uint64_t results = counters_.results.Read();
-  if (results == reported_results_) return;
+  if (results == reported_results_) return;  // the first after a pause is told at once
+  next_report_ns_ = now_ns + kReportNs;
   reported_results_ = results;
   control_.Report(counters_.Snapshot());
 }

@@ -38,6 +38,7 @@ class Engine {
   /// Ends everything under way with `error`, and every later call at once.
   void Fail(const Error& error);
   void SetRtoBounds(uint64_t min_ns, uint64_t max_ns);
+  void SetGrant(const Grant& grant, uint64_t now_ns);
   /// Tells the daemon which collective each class is at, unless a MISMATCH already made it do so: the
   /// rank whose packet came first gets no MISMATCH, but its side belongs into the message.
   void DescribeCurrent();
@@ -61,6 +62,7 @@ class Engine {
   bool SendRound(uint64_t now_ns);
   void GiveUpIfNeeded(uint64_t now_ns);
   void ReportStats(uint64_t now_ns);
+  void ShareGrant(uint64_t now_ns);
 
   const EngineConfig config_;
   Transport& transport_;
@@ -71,6 +73,8 @@ class Engine {
   std::array<uint64_t, MLNET_CLASSES_MAX> next_ordinal_{};
   // By stream, tree and class: fix-ups first, since they end collectives. Null: class not open.
   std::vector<std::unique_ptr<Lane>> lanes_;
+  Grant grant_;
+  size_t num_sharing_ = 0;  // busy lanes that the grant's window was last divided by
   size_t next_lane_ = 0;                                        // round-robin between classes
   uint64_t next_report_ns_ = 0;
   uint64_t reported_results_ = 0;

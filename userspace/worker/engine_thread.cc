@@ -99,6 +99,7 @@ void EngineThread::TakePushes() {
   next_push_check_ns_ = clock_.NowNs() + kPushCheckNs;
   const Pushes pushes = control_.TakePushes();
   if (pushes.policy) engine_.SetRtoBounds(pushes.policy->rto_min_ns, pushes.policy->rto_max_ns);
+  if (pushes.grant) engine_.SetGrant(*pushes.grant, clock_.NowNs());
   if (pushes.is_asked_to_describe) engine_.DescribeCurrent();
   if (pushes.failure) engine_.Fail(*pushes.failure);
 }

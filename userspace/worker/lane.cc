@@ -21,7 +21,8 @@ Lane::Lane(const LaneContext& context, size_t tree, int traffic_class, Lane* rep
       flights_(pool_.slots()),
       // Half of the pool stays free for what is repaired: s + P waits for s, and a repair takes two round
       // trips.
-      window_(context.config.window_first, std::max(1U, pool_.slots() / 2), context.config.world_size),
+      window_most_(std::max(1U, pool_.slots() / 2)),
+      window_(context.config.window_first, window_most_, context.config.world_size),
       rtt_(context.config.rto_min_ns, context.config.rto_max_ns) {
   for (uint64_t i = 0; i < pool_.slots(); ++i) {
     next_of_slot_[flights_.IndexOf(pool_.first_seq + i)] = pool_.first_seq + i;
@@ -34,6 +35,7 @@ void Lane::Enqueue(const CollectiveSpec& part, std::shared_ptr<Call> call) {
   const uint64_t seed = SeedOf(uint64_t{config.job} << 16 | config.epoch, traffic_class_, call->ordinal, config.rank);
   collective->traffic =
       MakeTraffic(part, {config.rank, config.world_size, config.blocks, pool_.slots(), seed}, context_.counters);
+  collective->bytes_per_packet = part.count * (IsReduction(part.kind) ? SizeOf(part.dtype) : 1) / collective->traffic->packets();
   collective->fingerprint = PartFingerprint(call->fingerprint, part.element_base, part.count);
   collective->call = std::move(call);
   Place(std::move(collective));
@@ -75,7 +77,27 @@ bool Lane::HasRoomFor(const Collective& collective) const {
   return &collective == active_.front().get() && collective.in_flight == 0;
 }
 
+void Lane::SetGrant(const Grant& grant, uint32_t window, uint64_t now_ns) {
+  window_.SetLimit(grant.window == 0 ? window_most_ : std::min(window_most_, window));
+  gap_ns_ = grant.gap_ns;
+  if (gap_ns_ == 0) opens_ns_ = 0;
+  if (grant.waits && !is_kept_waiting_) kept_since_ns_ = now_ns;
+  if (!grant.waits && is_kept_waiting_) {
+    // Its time starts anew: that it was not done by now is not the ranks' fault.
+    for (const auto& collective : active_) {
+      uint64_t& deadline_ns = collective->call->deadline_ns;
+      deadline_ns = std::max(deadline_ns, now_ns + TimeoutOf(*collective));
+    }
+    next_deadline_ns_ = now_ns;
+  }
+  is_kept_waiting_ = grant.waits;
+}
+
 uint32_t Lane::Send(uint64_t now_ns, uint32_t budget) {
+  if (now_ns < opens_ns_) {
+    WakeAt(opens_ns_);
+    return 0;
+  }
   uint32_t sent = 0;
   for (size_t i = 0; i < unsent_.size();) {
     Collective& collective = *unsent_[i];
@@ -133,11 +155,19 @@ std::optional<Error> Lane::FindFailure(uint64_t now_ns) {
   next_deadline_ns_ = kNever;
   for (const auto& collective : active_) {
     if (collective->IsAnswered()) continue;
-    const uint64_t deadline_ns = collective->call->deadline_ns;
+    uint64_t deadline_ns = collective->call->deadline_ns;
+    if (is_kept_waiting_) {
+      deadline_ns = std::max(deadline_ns, std::max(kept_since_ns_, last_answer_ns_) + TimeoutOf(*collective));
+    }
     if (now_ns >= deadline_ns) return TimeoutError(*collective);
     next_deadline_ns_ = std::min(next_deadline_ns_, deadline_ns);
   }
   return std::nullopt;
+}
+
+uint64_t Lane::TimeoutOf(const Collective& collective) const {
+  const uint64_t own_ns = collective.call->spec.timeout_ns;
+  return own_ns != 0 ? own_ns : context_.config.timeout_ns;
 }
 
 void Lane::FailAll(const Error& error) {
@@ -164,10 +194,8 @@ std::string Lane::WhoIsMissing() const {
 }
 
 Error Lane::TimeoutError(const Collective& collective) const {
-  const uint64_t timeout_ns =
-      collective.call->spec.timeout_ns != 0 ? collective.call->spec.timeout_ns : context_.config.timeout_ns;
-  const std::string what =
-      collective.Describe() + " not done within its timeout of " + std::to_string(timeout_ns / 1'000'000) + " ms: ";
+  const std::string what = collective.Describe() + " not done within its timeout of " +
+                           std::to_string(TimeoutOf(collective) / 1'000'000) + " ms: ";
   const std::string& aggregator = tree_.aggregator;
   const bool is_about_oldest = last_notice_.type != 0 && last_notice_.seq == (oldest_ & MLNET_SEQ_MASK);
   if (is_about_oldest && last_notice_.type == MLNET_T_HELD && last_notice_.bitmap != 0) {

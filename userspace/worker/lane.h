@@ -49,6 +49,8 @@ class Lane {
   uint32_t Send(uint64_t now_ns, uint32_t budget);
   void OnNotice(const mlnet_notice& notice, uint64_t now_ns);
   void SetRtoBounds(uint64_t min_ns, uint64_t max_ns) { rtt_.SetBounds(min_ns, max_ns); }
+  /// `window`: this lane's part of the grant's.
+  void SetGrant(const Grant& grant, uint32_t window, uint64_t now_ns);
 
   bool IsIdle() const { return active_.empty(); }
   /// When Receive must be called again though nothing comes in.
@@ -65,6 +67,7 @@ class Lane {
 
   Readiness ReadinessOf(const Collective& collective) const;
   bool HasRoomFor(const Collective& collective) const;
+  uint64_t TimeoutOf(const Collective& collective) const;
   void SendFirst(Collective& collective, uint64_t now_ns);
   void Resend(Flight& flight, uint64_t now_ns);
   void Build(const Collective& collective, uint64_t packet, bool is_retry);
@@ -106,6 +109,7 @@ class Lane {
   uint64_t next_deadline_ns_ = kNever;
 
   FlightTable flights_;
+  const uint32_t window_most_;
   SendWindow window_;
   RttEstimator rtt_;
   Overtaken overtaken_;
@@ -115,6 +119,12 @@ class Lane {
   uint64_t last_answer_ns_ = 0;
   bool has_asked_ = false;      // since the last answer, because of silence
   bool has_timed_out_ = false;  // in this scan: the oldest packet is to ask
+
+  // While jobs meet.
+  uint64_t gap_ns_ = 0;
+  uint64_t opens_ns_ = 0;        // nothing new is sent before
+  bool is_kept_waiting_ = false;
+  uint64_t kept_since_ns_ = 0;
 
   // Rule 7: after a HELD only the oldest packet asks, with back-off, until another answer comes.
   bool is_waiting_for_others_ = false;

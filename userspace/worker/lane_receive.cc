@@ -77,6 +77,7 @@ bool Lane::Fits(const mlnet_cell& cell, const Collective& collective, uint64_t p
 void Lane::Count(const Collective& collective) {
   Counters& counters = context_.counters;
   counters.results.Add();
+  counters.bytes.Add(collective.bytes_per_packet);
   if (collective.parent) counters.repairs.Add();
   (collective.traffic->IsSummedByRanks() ? counters.summed_in_user_space : counters.summed_in_kernel).Add();
 }
@@ -95,6 +96,7 @@ void Lane::OnAnswer(Flight& flight, uint64_t now_ns) {
   window_.OnAnswer(now_ns, rtt_.srtt_ns(), flights_.size());
   gate_.OnAnswer();
   last_answer_ns_ = now_ns;
+  if (gap_ns_ != 0) opens_ns_ = now_ns + gap_ns_;
   has_asked_ = false;
   is_waiting_for_others_ = false;
   rearmed_ns_ = now_ns + rtt_.rto_ns();  // while answers come, what is missing shows by being overtaken

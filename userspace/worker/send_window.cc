@@ -15,7 +15,9 @@ constexpr double kFloor = 4;
 
 // A packet is late at every rank when any of the n contributions or the own copy of the result is lost.
 SendWindow::SendWindow(uint32_t first, uint32_t most, int world_size)
-    : size_(std::clamp<double>(first, 1, most)),
+    : first_(first),
+      limit_(most),
+      size_(std::clamp<double>(first, 1, most)),
       floor_(std::min<double>(kFloor, size_)),
       most_(most),
       threshold_(most),
@@ -27,6 +29,12 @@ void SendWindow::StartRound(uint64_t now_ns, uint64_t srtt_ns) {
   answered_in_round_ = 0;
   lost_in_round_ = 0;
   is_halved_in_round_ = false;
+}
+
+// Never all at once into links that another job has just left: from the first window it doubles each round trip.
+void SendWindow::SetLimit(uint32_t limit) {
+  if (limit > limit_) size_ = std::min<double>(size_, std::max(limit_, first_));
+  limit_ = std::max(limit, 1U);
 }
 
 void SendWindow::OnAnswer(uint64_t now_ns, uint64_t srtt_ns, uint32_t in_flight) {

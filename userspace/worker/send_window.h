@@ -7,6 +7,7 @@
 // Not here: what is resent and when (retransmit.h).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace mlnet::worker {
@@ -15,7 +16,9 @@ class SendWindow {
  public:
   SendWindow(uint32_t first, uint32_t most, int world_size);
 
-  uint32_t size() const { return static_cast<uint32_t>(size_); }
+  uint32_t size() const { return std::min(static_cast<uint32_t>(size_), limit_); }
+  /// From outside: at most so many, whatever the path would carry. A window that is let go grows again from there.
+  void SetLimit(uint32_t limit);
   /// A packet was answered while `in_flight` (it included) were on their way.
   void OnAnswer(uint64_t now_ns, uint64_t srtt_ns, uint32_t in_flight);
   /// A packet was answered only after it had been sent again, and not because of a HELD.
@@ -24,6 +27,8 @@ class SendWindow {
  private:
   void StartRound(uint64_t now_ns, uint64_t srtt_ns);
 
+  uint32_t first_;
+  uint32_t limit_;
   double size_;
   double floor_;
   double most_;

@@ -23,6 +23,7 @@ class Recorder final : public Transport {
     if (is_broken) return Err(ErrorCode::kSystem, "no route");
     return {};
   }
+  void SetDscp(int) override {}
   const mlnet_cell* Cells() const override { return nullptr; }
   bool NextNotice(mlnet_notice&) override { return false; }
   std::vector<Sent> sent;

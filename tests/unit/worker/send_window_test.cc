@@ -54,6 +54,24 @@ TEST(SendWindow, a_burst_of_losses_halves_once_a_round_then_growth_is_slow) {
   EXPECT_EQ(window.size(), 33u);  // one packet a round trip from here
 }
 
+TEST(SendWindow, a_limit_holds_at_once_and_what_it_held_back_grows_again) {
+  uint64_t now = 0;
+  SendWindow window(32, 128, 4);
+  Answer(window, now, 200);
+  ASSERT_EQ(window.size(), 128u);
+  window.SetLimit(1);
+  EXPECT_EQ(window.size(), 1u);
+  window.SetLimit(0);
+  EXPECT_EQ(window.size(), 1u);  // never nothing
+  window.SetLimit(128);
+  EXPECT_EQ(window.size(), 32u);
+  Answer(window, now, 96);
+  EXPECT_EQ(window.size(), 128u);
+  window.SetLimit(64);
+  window.SetLimit(128);
+  EXPECT_EQ(window.size(), 64u);
+}
+
 TEST(SendWindow, never_shrinks_below_its_floor) {
   SendWindow window(8, 64, 2);
   uint64_t now = 0;

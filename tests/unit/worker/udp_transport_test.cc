@@ -86,6 +86,21 @@ TEST_F(UdpTransportTest, each_class_has_its_own_dscp) {
   EXPECT_EQ(tos >> 2, 40);  // CS5
 }
 
+TEST_F(UdpTransportTest, one_dscp_for_all_classes_and_back) {
+  const std::vector<std::byte> packet(64);
+  int tos = -1;
+  transport_->SetDscp(1);
+  for (const size_t flow : {0, 5}) {
+    ASSERT_TRUE(transport_->Send(flow, packet, 64).has_value());
+    ASSERT_EQ(Receive(&tos).size(), 64u);
+    EXPECT_EQ(tos >> 2, 1);
+  }
+  transport_->SetDscp(-1);
+  ASSERT_TRUE(transport_->Send(5, packet, 64).has_value());
+  ASSERT_EQ(Receive(&tos).size(), 64u);
+  EXPECT_EQ(tos >> 2, 40);
+}
+
 TEST_F(UdpTransportTest, a_closed_port_is_reported_with_what_to_do_and_later_packets_still_leave) {
   sockaddr_in address{};
   socklen_t length = sizeof(address);

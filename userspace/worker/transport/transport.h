@@ -22,6 +22,8 @@ class Transport {
   /// Packets of one flow (FlowOf) laid end to end, all `packet_bytes` long but the last, which may be shorter.
   /// A packet that the kernel has no room for is lost like any other.
   virtual Result<void> Send(size_t flow, std::span<const std::byte> packets, size_t packet_bytes) = 0;
+  /// Of all packets from here on; -1: each class has its own again.
+  virtual void SetDscp(int dscp) = 0;
   /// The job's inbox on this host; written by the XDP program at any time.
   virtual const mlnet_cell* Cells() const = 0;
   /// Takes the oldest notice for this rank; false when there is none.

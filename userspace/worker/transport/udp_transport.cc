@@ -72,6 +72,15 @@ Result<UdpTransport::Flow> UdpTransport::OpenFlow(const UdpEndpoints& endpoints,
   return Flow{std::move(socket), endpoints.aggregator_address + ":" + std::to_string(endpoints.port)};
 }
 
+// A mark that cannot be set costs the priority on networks that know it, nothing else.
+void UdpTransport::SetDscp(int dscp) {
+  for (size_t flow = 0; flow < flows_.size(); ++flow) {
+    if (!flows_[flow].socket) continue;
+    const int tos = (dscp >= 0 ? dscp : kDscp[flow % MLNET_CLASSES_MAX]) << 2;
+    ::setsockopt(flows_[flow].socket.get(), IPPROTO_IP, IP_TOS, &tos, sizeof(tos));
+  }
+}
+
 Result<void> UdpTransport::Send(size_t flow, std::span<const std::byte> packets, size_t packet_bytes) {
   if (!has_gso_) return SendOneByOne(flows_[flow], packets, packet_bytes);
   return SendBatch(flows_[flow], packets, packet_bytes);

@@ -29,6 +29,7 @@ class UdpTransport final : public Transport {
                                                     const EngineConfig& config, Inbox inbox);
 
   Result<void> Send(size_t flow, std::span<const std::byte> packets, size_t packet_bytes) override;
+  void SetDscp(int dscp) override;
   const mlnet_cell* Cells() const override { return inbox_.cells(); }
   bool NextNotice(mlnet_notice& notice) override { return inbox_.NextNotice(notice); }
   Inbox& inbox() { return inbox_; }

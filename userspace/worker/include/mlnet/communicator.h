@@ -50,6 +50,9 @@ struct JoinOptions {
   int rank = 0;                   // 0..world_size-1
   int world_size = 1;             // 1..kRanksMax (limits.h)
   std::string socket;             // mlnetd's socket; empty: $MLNET_SOCKET, else /run/mlnet/mlnetd.sock
+  /// What the job will transfer in all, in bytes of each rank's buffers: a hint for clusters that serve the shortest
+  /// job first. 0: $MLNET_WORK_BYTES, else not known.
+  uint64_t work_bytes = 0;
   std::chrono::milliseconds timeout{30000};  // for joining, and the default of every collective
   /// Float sums of at most so many bytes over all ranks together are gathered as they are and added in rank
   /// order by each rank (counted as summed_in_user_space). The same on all ranks; 0: never.
@@ -78,6 +81,7 @@ struct CommStats {
   uint64_t retransmits = 0;            // contributions sent again, whatever the reason
   uint64_t early_resends = 0;          // of these: because later results overtook
   uint64_t results = 0;                // result packets consumed
+  uint64_t bytes = 0;                  // of the buffers of calls, done so far, about
   uint64_t summed_in_kernel = 0;       // contributions of this rank that an XDP program has summed
   uint64_t summed_in_user_space = 0;   // contributions summed in this process instead
   uint64_t probes = 0;                 // probe packets sent
