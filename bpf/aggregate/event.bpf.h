@@ -34,6 +34,19 @@ static __always_inline void event_mismatch(const struct pkt *p, __u32 slot_finge
 	event_send(p, MLNET_EV_MISMATCH, slot_fingerprint, p->fingerprint);
 }
 
+/*
+ * Pools of rarely used classes get their words at the first packet, which is lost and comes again. Nothing can have
+ * been claimed without words, so it does not matter when the daemon makes them.
+ */
+static __always_inline enum mlnet_verdict pool_missing(const struct pkt *p, const struct mlnet_node *node)
+{
+	const struct mlnet_pool *pool = &node->pools[masked(p->class_stream, MLNET_POOLS_MAX - 1)];
+
+	if (pool->is_open && pool->words_id)
+		event_send(p, MLNET_EV_POOL_WANTED, pool->words_id, 0);
+	return MLNET_V_DROP_NO_POOL;
+}
+
 /* A child's PING is answered; one that comes down (multicast test) and a PONG go to the daemon. */
 static __always_inline enum mlnet_verdict ping(struct xdp_md *ctx, const struct pkt *p,
 					       const struct mlnet_node *node)

@@ -219,7 +219,7 @@ static __always_inline enum mlnet_verdict contribution(struct xdp_md *ctx, struc
 		return MLNET_V_DROP_UNSUPPORTED;
 	link = bpf_map_lookup_elem(&ml_links, &link_key);
 	if (!place_find(p, node, &place) || !link)
-		return MLNET_V_DROP_NO_POOL;
+		return pool_missing(p, node);
 	if (!check_verify(p, &t, &sum))
 		return MLNET_V_DROP_CORRUPT;
 	link_learn(link, p);

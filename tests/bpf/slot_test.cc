@@ -41,6 +41,52 @@ TEST_F(SlotTest, duplicate_of_a_complete_set_is_answered_from_the_copy) {
   EXPECT_TRUE(again.check_ok);
 }
 
+TEST_F(SlotTest, pool_without_words_asks_for_them_and_works_from_then_on) {
+  const auto of_class_1 = [](uint8_t child) {
+    Frame f = Contribution(child, 0);
+    f.class_stream = 1;
+    return f;
+  };
+  host_->TakeWordsAway(kJob, 1);
+  Expect(host_->Run(of_class_1(0)), MLNET_V_DROP_NO_POOL, XDP_DROP);
+  const auto events = host_->TakeEvents();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].event, static_cast<uint32_t>(MLNET_EV_POOL_WANTED));
+  EXPECT_EQ(events[0].job, kJob);
+  EXPECT_EQ(events[0].class_stream, 1);
+  EXPECT_EQ(host_->Slot(kJob, 1, 0).set[0].state, MLNET_SET_EMPTY);
+  host_->GiveWords(kJob, 1);
+  for (const uint8_t child : {0, 1}) host_->Run(of_class_1(child));
+  const Parsed result = ParseFrame(host_->Run(of_class_1(2)).frame);
+  EXPECT_EQ(result.frame.type, MLNET_T_RESULT);
+  EXPECT_EQ(result.frame.weight, 3);
+  // A pool that the job does not have at all is nobody's wish.
+  Frame closed = Contribution(0, 0);
+  closed.class_stream = 2;
+  Expect(host_->Run(closed), MLNET_V_DROP_NO_POOL, XDP_DROP);
+  EXPECT_TRUE(host_->TakeEvents().empty());
+}
+
+// The network's priorities hold on the way back too.
+TEST_F(SlotTest, result_and_answers_keep_the_dscp_of_the_packet_that_they_are_made_of) {
+  const auto with_tos = [](uint8_t child, uint8_t dscp) {
+    Frame f = Contribution(child, 0);
+    f.tos = static_cast<uint8_t>(dscp << 2);
+    return f;
+  };
+  host_->Run(with_tos(0, 1));
+  EXPECT_EQ(ParseFrame(host_->Run(with_tos(0, 8)).frame).frame.tos, 8 << 2);  // HELD
+  host_->Run(with_tos(1, 0));
+  const Parsed result = ParseFrame(host_->Run(with_tos(2, 46)).frame);
+  EXPECT_EQ(result.frame.type, MLNET_T_RESULT);
+  EXPECT_EQ(result.frame.tos, 46 << 2);
+  EXPECT_TRUE(result.ip_checksum_ok);
+  const Parsed again = ParseFrame(host_->Run(with_tos(1, 1)).frame);  // from the copy
+  EXPECT_EQ(again.frame.type, MLNET_T_RESULT);
+  EXPECT_EQ(again.frame.tos, 1 << 2);
+  EXPECT_TRUE(again.ip_checksum_ok);
+}
+
 TEST_F(SlotTest, shadow_copy_answers_while_the_other_set_fills) {
   const Parsed first = ParseFrame(Complete(0).frame);
   host_->Run(Contribution(0, kSlots));

@@ -272,6 +272,17 @@ void BpfHost::SetSlot(uint16_t job, uint8_t class_stream, uint32_t slot, const m
   Put(bpf_map__fd(skeleton_->maps.ml_slots), jobs_.at(job)->trees.at(tree).node.pools[class_stream].slot_base + slot, &value);
 }
 
+void BpfHost::TakeWordsAway(uint16_t job, uint8_t class_stream) {
+  const uint32_t id = jobs_.at(job)->trees.at(0).node.pools[class_stream].words_id;
+  ASSERT_EQ(bpf_map_delete_elem(bpf_map__fd(skeleton_->maps.ml_words), &id), 0);
+}
+
+void BpfHost::GiveWords(uint16_t job, uint8_t class_stream) {
+  const TreeMaps& tree = jobs_.at(job)->trees.at(0);
+  const int fd = tree.words.at(class_stream).get();
+  Put(bpf_map__fd(skeleton_->maps.ml_words), tree.node.pools[class_stream].words_id, &fd);
+}
+
 mlnet_words BpfHost::Words(uint16_t job, uint8_t class_stream, uint32_t slot, uint32_t set) {
   return Get<mlnet_words>(jobs_.at(job)->trees.at(0).words.at(class_stream).get(), slot * 2 + set);
 }

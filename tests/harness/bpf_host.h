@@ -66,6 +66,9 @@ class BpfHost {
   mlnet_slot Slot(uint16_t job, uint8_t class_stream, uint32_t slot, uint8_t tree = 0);
   void SetSlot(uint16_t job, uint8_t class_stream, uint32_t slot, const mlnet_slot& value, uint8_t tree = 0);
   mlnet_words Words(uint16_t job, uint8_t class_stream, uint32_t slot, uint32_t set);
+  /// As a pool of a class that was never used: without words, and with them again.
+  void TakeWordsAway(uint16_t job, uint8_t class_stream);
+  void GiveWords(uint16_t job, uint8_t class_stream);
   mlnet_cell Cell(uint16_t job, uint8_t class_stream, uint32_t slot, uint32_t set);
   mlnet_link Link(uint16_t job, uint8_t child);
   void SetLinkMac(uint16_t job, uint8_t child, const Mac& mac);

@@ -169,7 +169,8 @@ datapath::HostJobSpec LocalJobs::SpecOf(const Plan& plan, const HostIds& ids) co
     tree.slot_base = of.slot_base;
     tree.num_slots = control::SlotsOf(plan.log2_slots, plan.classes);
     for (size_t i = 0; i < of.words.size(); ++i) {
-      tree.words.push_back({of.words[i], 2u << control::PoolOf(plan, static_cast<uint32_t>(i)).log2_slots});
+      const control::PoolSize pool = control::PoolOf(plan, static_cast<uint32_t>(i));
+      tree.words.push_back({of.words[i], 2u << pool.log2_slots, pool.class_stream, MLNET_CLASS(pool.class_stream) != 0});
     }
     if (const auto* port = PortOfHost(plan, t, host_)) tree.fan_ifindex = ifaces_.Ifindex(port->iface);
     spec.trees.push_back(std::move(tree));
@@ -231,6 +232,10 @@ mlnet_stats LocalJobs::StatsOf(const LocalJob& job) const {
 LocalJob* LocalJobs::Find(const std::string& name) {
   const auto it = jobs_.find(name);
   return it == jobs_.end() ? nullptr : &it->second;
+}
+
+Result<bool> LocalJobs::OpenPool(LocalJob& job, size_t tree, uint8_t class_stream) const {
+  return job.kernel->OpenPool(program_, tree, class_stream);
 }
 
 Result<void> LocalJobs::UseMulticast(LocalJob& job) {

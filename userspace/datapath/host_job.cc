@@ -72,6 +72,7 @@ Result<HostJob> HostJob::Install(const Program& program, const HostJobSpec& spec
   HostJob job;
   for (const HostTreeSpec& tree : spec.trees) {
     job.nodes_.push_back(tree.node);
+    job.unopened_.emplace_back();
     if (tree.node.flags == 0) continue;
     if (auto ok = ClearStats(program, tree.node.stats_id); !ok) return tl::make_unexpected(ok.error());
     if ((tree.node.flags & MLNET_NODE_AGGREGATE) == 0) continue;
@@ -88,14 +89,28 @@ Result<HostJob> HostJob::Install(const Program& program, const HostJobSpec& spec
 Result<void> HostJob::InstallAggregator(const Program& program, const HostTreeSpec& spec) {
   if (auto ok = ClearSlots(program, spec.slot_base, spec.num_slots); !ok) return ok;
   if (auto ok = ClearLinks(program, spec.node.link_base, spec.node.n_children); !ok) return ok;
-  for (const auto& [id, entries] : spec.words) {
-    auto created = CreateArray("ml_words", sizeof(mlnet_words), entries, true, true);
-    auto ok = FillPlace(words_.emplace_back(), program.MapFd("ml_words"), "ml_words", id, std::move(created));
-    if (!ok) return ok;
+  for (const HostTreeSpec::WordsMap& words : spec.words) {
+    if (words.is_lazy) unopened_.back().push_back(words);
+    else if (auto ok = FillWords(program, words); !ok) return ok;
   }
   if (spec.node.fan_id == 0) return {};
   return FillPlace(fans_.emplace_back(), program.MapFd("ml_fans"), "ml_fans", spec.node.fan_id,
                    CreateFan(program, spec.fan_ifindex, std::max<uint32_t>(1, spec.node.n_fan)));
+}
+
+Result<void> HostJob::FillWords(const Program& program, const HostTreeSpec::WordsMap& words) {
+  auto created = CreateArray("ml_words", sizeof(mlnet_words), words.entries, true, true);
+  return FillPlace(words_.emplace_back(), program.MapFd("ml_words"), "ml_words", words.id, std::move(created));
+}
+
+Result<bool> HostJob::OpenPool(const Program& program, size_t tree, uint8_t class_stream) {
+  if (tree >= unopened_.size()) return false;
+  auto& pools = unopened_[tree];
+  const auto pool = std::find_if(pools.begin(), pools.end(), [&](const auto& p) { return p.class_stream == class_stream; });
+  if (pool == pools.end()) return false;
+  if (auto ok = FillWords(program, *pool); !ok) return tl::make_unexpected(ok.error());
+  pools.erase(pool);
+  return true;
 }
 
 Result<void> HostJob::InstallWorker(const Program& program, const HostJobSpec& spec) {

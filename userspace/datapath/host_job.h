@@ -18,6 +18,8 @@ struct HostTreeSpec {
   struct WordsMap {
     uint32_t id = 0;
     uint32_t entries = 0;  // two a slot
+    uint8_t class_stream = 0;
+    bool is_lazy = false;  // made by OpenPool, at the first packet
   };
   std::vector<WordsMap> words;            // one per pool (aggregate)
   int fan_ifindex = 0;                    // where copies leave (aggregate)
@@ -35,6 +37,12 @@ class HostJob {
  public:
   static Result<HostJob> Install(const Program& program, const HostJobSpec& spec);
 
+  /// Makes the words of a pool that has none yet; true when it did. Sound at any time: without words no set of the
+  /// pool can have been claimed.
+  Result<bool> OpenPool(const Program& program, size_t tree, uint8_t class_stream);
+  /// Pools of a tree that wait for their first packet.
+  size_t NumUnopened(size_t tree) const { return unopened_.at(tree).size(); }
+
   /// Changes the table entry in one step.
   Result<void> SetNodes(std::vector<mlnet_node> nodes);
   const mlnet_node& node(size_t tree) const { return nodes_.at(tree); }
@@ -45,10 +53,12 @@ class HostJob {
 
  private:
   HostJob() = default;
+  Result<void> FillWords(const Program& program, const HostTreeSpec::WordsMap& words);
   Result<void> InstallAggregator(const Program& program, const HostTreeSpec& spec);
   Result<void> InstallWorker(const Program& program, const HostJobSpec& spec);
 
   std::vector<mlnet_node> nodes_;  // by tree
+  std::vector<std::vector<HostTreeSpec::WordsMap>> unopened_;  // by tree
   // Destroyed in reverse order: the entry goes first.
   std::vector<Place> words_;
   std::vector<Place> fans_;
