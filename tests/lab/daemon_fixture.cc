@@ -214,7 +214,8 @@ void DaemonLab::Leave(std::vector<Joined>& ranks) {
   ranks.clear();
 }
 
-void DaemonLab::Contribute(const std::string& host, const Joined& joined, uint64_t seq, uint64_t word, uint32_t fingerprint) const {
+void DaemonLab::Contribute(const std::string& host, const Joined& joined, uint64_t seq, uint64_t word, uint32_t fingerprint,
+                           uint8_t traffic_class) const {
   const Json& r = joined.reply.result;
   mlnet_hdr header{};
   header.version_type = wire::VersionType(MLNET_T_CONTRIB);
@@ -223,6 +224,7 @@ void DaemonLab::Contribute(const std::string& host, const Joined& joined, uint64
   header.epoch = r["epoch"];
   const Json& tree = r["trees"][0];
   header.child = tree["child"];
+  header.class_stream = MLNET_CLASS_STREAM(traffic_class, 0);
   header.words = MLNET_BLOCK_WORDS;
   header.fingerprint = fingerprint;
   wire::SetSeq(header, seq);

@@ -83,7 +83,8 @@ class DaemonLab {
   void Leave(std::vector<Joined>& ranks);
 
   /// Sends one contribution of `joined` with all payload words equal to `word`.
-  void Contribute(const std::string& host, const Joined& joined, uint64_t seq, uint64_t word, uint32_t fingerprint = 7) const;
+  void Contribute(const std::string& host, const Joined& joined, uint64_t seq, uint64_t word, uint32_t fingerprint = 7,
+                  uint8_t traffic_class = 0) const;
 
   /// Rank 0 on w1 and rank 1 on w2 contribute numbers of their own to seq, below the job's slots; both hosts must
   /// receive the sum.

@@ -20,6 +20,8 @@
 namespace mlnet::control {
 namespace {
 
+constexpr uint32_t kWeightMax = 100;
+
 // 0o660, or "0660" for those who know chmod better than TOML.
 void ReadMode(TableReader& in, const char* key, mode_t& out) {
   if (!in.IsString(key)) return in.Number(key, 0, 0777, out);
@@ -143,7 +145,15 @@ void ReadSite(TableReader& in, Config& out) {
   in.RejectUnknown();
 }
 
-void ReadJob(TableReader& in, JobSpec& out) {
+void ReadQuota(TableReader& in, Quota& out) {
+  in.Number("jobs_per_user", 0, 1'000'000, out.jobs_per_user);
+  in.Number("slots_per_job", 0, 1 << 22, out.slots_per_job);
+  in.Number("slots_per_user", 0, 1 << 22, out.slots_per_user);
+  in.RejectUnknown();
+}
+
+void ReadJob(TableReader& in, Config& config) {
+  JobSpec& out = config.job;
   in.Number("slots", 1, 65536, out.slots);
   in.Number("classes", 1, MLNET_CLASSES_MAX, out.classes);
   in.String("shape", out.shape);
@@ -152,6 +162,9 @@ void ReadJob(TableReader& in, JobSpec& out) {
   in.Number("rto_min_us", 1, 60'000'000, out.rto_min_us);
   in.Number("rto_max_us", 1, 60'000'000, out.rto_max_us);
   in.Number("window_first", 1, 65536, out.window_first);
+  in.Number("weight", 1, kWeightMax, out.weight);
+  in.Real("ageing", 1, 1000, config.ageing);
+  in.OneOf("order", out.order, {"fair", "shortest"});
   in.RejectUnknown();
   if (auto ok = CheckShape(out.shape); !ok) in.Fail("shape", ok.error().message);
   else if (auto spec = CheckSpec(out); !spec) in.Fail("slots", spec.error().message);
@@ -186,6 +199,12 @@ Result<void> CheckSpec(const JobSpec& spec) {
     return Err(ErrorCode::kInvalidArgument, "rto_min_us must be at least 1 and at most rto_max_us");
   }
   if (auto ok = CheckShape(spec.shape); !ok) return Err(ErrorCode::kInvalidArgument, "shape " + ok.error().message);
+  if (spec.weight < 1 || spec.weight > kWeightMax) {
+    return Err(ErrorCode::kInvalidArgument, "weight is " + std::to_string(spec.weight) + ", must be 1 to 100");
+  }
+  if (spec.order != "fair" && spec.order != "shortest") {
+    return Err(ErrorCode::kInvalidArgument, "order is '" + spec.order + "', must be one of: fair, shortest");
+  }
   if (spec.multicast != "auto" && spec.multicast != "on" && spec.multicast != "off") {
     return Err(ErrorCode::kInvalidArgument, "multicast is '" + spec.multicast + "', must be one of: auto, on, off");
   }
@@ -220,7 +239,9 @@ Result<Config> ParseConfig(std::string_view text, const std::string& source, con
   TableReader site(file.Table("site"), "site", source, &error);
   ReadSite(site, config);
   TableReader job(file.Table("job"), "job", source, &error);
-  ReadJob(job, config.job);
+  ReadJob(job, config);
+  TableReader quota(file.Table("quota"), "quota", source, &error);
+  ReadQuota(quota, config.quota);
   file.RejectUnknown();
   if (!error.message.empty()) return tl::make_unexpected(error);
   return config;

@@ -24,6 +24,13 @@ struct IfaceConfig {
   uint64_t rate_bps = 0;  // of each direction; 0: what the driver says
 };
 
+/// What one user may have on this host; 0: no limit.
+struct Quota {
+  uint32_t jobs_per_user = 0;
+  uint32_t slots_per_job = 0;   // where it is summed
+  uint32_t slots_per_user = 0;  // of all jobs that are summed here
+};
+
 /// The cluster store: etcd's addresses, and how to get in.
 struct EtcdConfig {
   std::vector<std::string> endpoints;  // "http://10.0.0.1:2379"; empty: the store is a file
@@ -50,6 +57,8 @@ struct Config {
   std::vector<IfaceConfig> ifaces;
   std::string rack;             // the switch this host is plugged into; empty: the core itself
   double oversubscription = 0;  // of the core: a rack's uplink is 1/x of its hosts' links; 0: it never blocks
+  double ageing = 8;  // a job that waits is served next after so many times its own service
+  Quota quota;
   JobSpec job;  // defaults for jobs; job.multicast is [datapath] multicast
 };
 

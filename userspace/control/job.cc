@@ -145,7 +145,10 @@ Result<void> Join(JobView& view, const JoinRequest& request, uint64_t now_ms) {
   if (const MemberRecord* taken = FindMember(view, request.rank)) {
     return Err(ErrorCode::kConflict, Quoted(view) + " already has " + Who(*taken), "give every process its own rank");
   }
-  if (view.members.empty()) job.opened_ms = now_ms;
+  if (view.members.empty()) {
+    job.opened_ms = now_ms;
+    job.uid = request.uid;
+  }
   view.members.push_back({job.incarnation, request.rank, request.host, request.pid, true, false, 0, ""});
   std::sort(view.members.begin(), view.members.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
   return {};

@@ -23,6 +23,7 @@ struct JoinRequest {
   int world_size = 0;
   std::string host;
   int pid = 0;
+  uint32_t uid = 0;
 };
 
 /// Adds the rank, opening a new incarnation where the name is free again. An error is for this rank;

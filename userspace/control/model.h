@@ -52,9 +52,26 @@ struct JobSpec {
   uint32_t rto_min_us = 1000;
   uint32_t rto_max_us = 200000;
   uint32_t window_first = 32;
+  uint32_t weight = 1;          // of its share where jobs meet
+  std::string order = "fair";   // or shortest: it takes turns with others of this kind (plan/job_order.h)
+  uint64_t work_bytes = 0;      // what each rank transfers in all; 0: as the ranks say
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobSpec, slots, classes, multicast, shape, timeout_ms, deadline_ms, rto_min_us,
-                                                rto_max_us, window_first)
+                                                rto_max_us, window_first, weight, order, work_bytes)
+
+/// What the order of jobs depends on (order.h); noted by the host of rank 0, and only when something turns.
+struct JobProgress {
+  uint64_t work_bytes = 0;  // 0: nobody knows
+  uint64_t done_bytes = 0;
+  bool is_moving = false;
+  bool is_in_front = false;
+  bool is_overdue = false;
+  uint64_t since_ms = 0;   // the last turn; the two below are as of then
+  uint64_t waited_ms = 0;
+  uint64_t served_ms = 0;  // in front
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobProgress, work_bytes, done_bytes, is_moving, is_in_front, is_overdue, since_ms,
+                                                waited_ms, served_ms)
 
 /// A NIC that the job uses.
 struct PlanPort {
@@ -109,10 +126,12 @@ struct JobRecord {
   bool declared = false;  // by job.create: survives without members
   bool deleted = false;   // goes away when its last rank is gone
   JobSpec spec;
+  JobProgress progress;
   Plan plan;
   uint16_t job_id = 0;  // of the latest plan; reused by the next one with a higher epoch
   std::string fan;      // how results travel; empty: not decided
   std::string fan_why;
+  uint32_t uid = 0;     // of the rank that came first: whose job it is
   uint64_t opened_ms = 0;
   uint64_t failed_ms = 0;
   uint64_t mismatch_ms = 0;  // first sign of different collectives; 0: none
@@ -122,8 +141,8 @@ struct JobRecord {
   std::string hint;
   std::vector<int> ranks;  // who caused it
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobRecord, name, incarnation, state, world_size, declared, deleted, spec, plan,
-                                                job_id, fan, fan_why, opened_ms, failed_ms, mismatch_ms, failed_joining,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobRecord, name, incarnation, state, world_size, declared, deleted, spec, progress, plan,
+                                                job_id, fan, fan_why, uid, opened_ms, failed_ms, mismatch_ms, failed_joining,
                                                 code, reason, hint, ranks)
 
 struct MemberRecord {

@@ -5,6 +5,7 @@
 //   rank_methods.cc      join, report, describe, abort, leave; a connection is a membership
 //   operator_methods.cc  what mlnetctl asks
 //   level_methods.cc     the same: what jobs do, level by level and at the moment
+//   order.cc             who uses the links where jobs meet
 //   store_outage.cc      what goes on while the store does not answer
 // DESIGN.md beside this file has the loop, the states and the store's schema.
 #pragma once
@@ -17,6 +18,7 @@
 #include <string>
 
 #include "control/config.h"
+#include "control/order.h"
 #include "daemon/fan_probe.h"
 #include "daemon/ifaces.h"
 #include "daemon/local_jobs.h"
@@ -33,12 +35,17 @@ struct RankSession {
   std::string job;
   uint64_t incarnation = 0;
   int rank = 0;
+  uint32_t uid = 0;
   uint64_t request_id = 0;   // of the join that waits for its answer; 0: answered
   uint64_t joined_ms = 0;
   uint64_t deadline_ms = 0;
   bool was_told = false;     // that the job failed
   bool was_asked = false;    // what it is calling, after a mismatch
+  uint64_t work_bytes = 0;   // as it said
   control::Json report;      // its latest counters
+  uint64_t done_bytes = 0;   // of these
+  uint64_t moved_ms = 0;     // when that last grew; 0: not yet
+  control::Grant grant;      // as last told
   bool has_news = false;     // report is not in the store yet
   Fd process;                // pidfd: a forked child may keep the connection open
 };
@@ -48,6 +55,7 @@ struct WaitingJoin {
   uint64_t request_id = 0;
   std::string job;
   control::JoinRequest request;
+  uint64_t work_bytes = 0;
   uint64_t began_ms = 0;
   uint64_t deadline_ms = 0;
   int num_tries = 0;
@@ -83,6 +91,7 @@ class Daemon : private rpc::ServerHandler {
   bool Step(const control::JobView& view);
   void RemoveGone();
   bool PlanIfFull(const control::JobView& view);
+  Result<void> CheckSlots(const control::JobView& view);
   bool InstallIfNeeded(const control::JobView& view);
   void AskForHops(const control::JobView& view, const std::vector<std::string>& addresses);
   bool FinishPreparing(const control::JobView& view);
@@ -101,11 +110,17 @@ class Daemon : private rpc::ServerHandler {
   bool Change(const std::string& name, uint64_t incarnation, const std::function<void(control::JobView&)>& change);
   bool FailJob(const control::JobView& view, const Error& error, std::vector<int> ranks);
 
+  // order.cc
+  void OrderJobs();
+  void TellGrants(const std::map<std::string, plan::LinkShare>& shares);
+  void NoteOwnJobs(const std::map<std::string, plan::LinkShare>& shares);
+
   // rank_methods.cc
   void OnRequest(rpc::PeerId peer, const rpc::PeerInfo& info, rpc::Request request) override;
   void OnClosed(rpc::PeerId peer) override;
   Result<void> OnJoin(rpc::PeerId peer, const rpc::PeerInfo& info, const rpc::Request& request);
   bool OnRankMethod(rpc::PeerId peer, const rpc::Request& request);
+  Result<void> CheckQuota(const control::JoinRequest& request, const std::string& job) const;
   void OnDescribe(const RankSession& session, const rpc::Request& request);
   void OnAbort(const RankSession& session, const rpc::Request& request);
   void EndSession(rpc::PeerId peer, bool orderly);

@@ -234,8 +234,10 @@ LocalJob* LocalJobs::Find(const std::string& name) {
   return it == jobs_.end() ? nullptr : &it->second;
 }
 
-Result<bool> LocalJobs::OpenPool(LocalJob& job, size_t tree, uint8_t class_stream) const {
-  return job.kernel->OpenPool(program_, tree, class_stream);
+void LocalJobs::OpenPool(const std::string& name, LocalJob& job, size_t tree, uint8_t class_stream) const {
+  const auto opened = job.kernel->OpenPool(program_, tree, class_stream);
+  if (!opened) spdlog::error("job {}: {}", name, opened.error().ToString());
+  else if (*opened) spdlog::info("job {}: tree {}, words for class {}", name, tree, MLNET_CLASS(class_stream));
 }
 
 Result<void> LocalJobs::UseMulticast(LocalJob& job) {

@@ -49,8 +49,8 @@ class LocalJobs {
   std::vector<std::string> UnknownHops(const control::Plan& plan) const;
   /// Follows changes of the link addresses of nodes above.
   void RefreshHops();
-  /// A pool's first packet came in: true where it had no words yet.
-  Result<bool> OpenPool(LocalJob& job, size_t tree, uint8_t class_stream) const;
+  /// A pool's first packet came in.
+  void OpenPool(const std::string& name, LocalJob& job, size_t tree, uint8_t class_stream) const;
   /// Results go by multicast from here on.
   Result<void> UseMulticast(LocalJob& job);
 

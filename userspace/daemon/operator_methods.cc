@@ -32,27 +32,30 @@ Json JobSummaries(const Snapshot& snapshot) {
 
 // Takes the members that are there; `spec` keeps its values for the others.
 Result<void> ReadSpec(const Json& params, control::JobSpec& spec) {
-  const auto number = [&](const char* key, uint32_t& out) -> Result<void> {
-    auto value = rpc::GetOr<uint32_t>(params, key, out);
+  const std::map<std::string, uint32_t*> numbers = {{"slots", &spec.slots},
+                                                    {"classes", &spec.classes},
+                                                    {"timeout_ms", &spec.timeout_ms},
+                                                    {"deadline_ms", &spec.deadline_ms},
+                                                    {"rto_min_us", &spec.rto_min_us},
+                                                    {"rto_max_us", &spec.rto_max_us},
+                                                    {"window_first", &spec.window_first},
+                                                    {"weight", &spec.weight}};
+  const std::map<std::string, std::string*> texts = {
+      {"multicast", &spec.multicast}, {"shape", &spec.shape}, {"order", &spec.order}};
+  const auto take = [&params](const std::string& key, auto& out) -> Result<void> {
+    auto value = rpc::GetOr(params, key.c_str(), out);
     if (!value) return tl::make_unexpected(value.error());
     out = *value;
     return {};
   };
-  for (const auto& [key, out] : std::map<const char*, uint32_t*>{{"slots", &spec.slots},
-                                                                 {"classes", &spec.classes},
-                                                                 {"timeout_ms", &spec.timeout_ms},
-                                                                 {"deadline_ms", &spec.deadline_ms},
-                                                                 {"rto_min_us", &spec.rto_min_us},
-                                                                 {"rto_max_us", &spec.rto_max_us},
-                                                                 {"window_first", &spec.window_first}}) {
-    if (auto ok = number(key, *out); !ok) return ok;
+  for (const auto& [key, value] : params.items()) {
+    Result<void> ok;
+    if (const auto number = numbers.find(key); number != numbers.end()) ok = take(key, *number->second);
+    else if (const auto text = texts.find(key); text != texts.end()) ok = take(key, *text->second);
+    else if (key == "work_bytes") ok = take(key, spec.work_bytes);
+    else if (key != "name" && key != "world_size") ok = Err(ErrorCode::kInvalidArgument, "a job has no '" + key + "'", "mlnetctl job show NAME -j shows what can be set, under spec");
+    if (!ok) return ok;
   }
-  auto multicast = rpc::GetOr<std::string>(params, "multicast", spec.multicast);
-  if (!multicast) return tl::make_unexpected(multicast.error());
-  spec.multicast = *multicast;
-  auto shape = rpc::GetOr<std::string>(params, "shape", spec.shape);
-  if (!shape) return tl::make_unexpected(shape.error());
-  spec.shape = *shape;
   return control::CheckSpec(spec);
 }
 
@@ -203,7 +206,7 @@ Result<Json> Daemon::JobSet(const Json& params) {
                               spec.multicast != view.job.spec.multicast || spec.shape != view.job.spec.shape;
     if (is_shape_new && IsActive(view.job)) {
       return Err(ErrorCode::kConflict, "slots, classes, shape and multicast of job '" + *name + "' cannot change while it runs",
-                 "only rto_min_us and rto_max_us are live");
+                 "live are weight, order, work_bytes, rto_min_us and rto_max_us");
     }
     view.job.spec = spec;
     return {};

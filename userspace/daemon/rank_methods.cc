@@ -10,6 +10,7 @@
 #include "base/errno_error.h"
 #include "control/job.h"
 #include "control/plan.h"
+#include "control/quota.h"
 #include "control/tree.h"
 #include "daemon/daemon.h"
 
@@ -26,6 +27,7 @@ struct JoinParams {
   std::string job;
   control::JoinRequest request;
   uint32_t timeout_ms = 0;
+  uint64_t work_bytes = 0;
 };
 
 Result<JoinParams> ReadJoin(const Json& params, uint32_t default_timeout_ms) {
@@ -33,14 +35,16 @@ Result<JoinParams> ReadJoin(const Json& params, uint32_t default_timeout_ms) {
   auto rank = rpc::Get<int>(params, "rank");
   auto world_size = rpc::Get<int>(params, "world_size");
   auto timeout_ms = rpc::GetOr<uint32_t>(params, "timeout_ms", default_timeout_ms);
+  auto work_bytes = rpc::GetOr<uint64_t>(params, "work_bytes", 0);
   if (!job) return tl::make_unexpected(job.error());
   if (!rank) return tl::make_unexpected(rank.error());
   if (!world_size) return tl::make_unexpected(world_size.error());
   if (!timeout_ms) return tl::make_unexpected(timeout_ms.error());
+  if (!work_bytes) return tl::make_unexpected(work_bytes.error());
   if (!control::IsName(*job)) {
     return Err(ErrorCode::kInvalidArgument, "job name '" + *job + "' is not 1 to 63 of A-Z a-z 0-9 . _ -");
   }
-  return JoinParams{*job, {*rank, *world_size, "", 0}, std::min(*timeout_ms, kJoinTimeoutMaxMs)};
+  return JoinParams{*job, {*rank, *world_size, "", 0, 0}, std::min(*timeout_ms, kJoinTimeoutMaxMs), *work_bytes};
 }
 
 Json RanksOf(const std::vector<control::TreeChild>& children) {
@@ -112,8 +116,10 @@ Result<void> Daemon::OnJoin(rpc::PeerId peer, const rpc::PeerInfo& info, const r
   }
   params->request.host = config_.host;
   params->request.pid = info.pid;
+  params->request.uid = info.uid;
+  if (auto ok = CheckQuota(params->request, params->job); !ok) return ok;
   const uint64_t now_ms = NowMs();
-  WaitingJoin join{request.id, params->job, params->request, now_ms, now_ms + params->timeout_ms, 0};
+  WaitingJoin join{request.id, params->job, params->request, params->work_bytes, now_ms, now_ms + params->timeout_ms, 0};
   auto joined = TryJoin(peer, join);
   if (!joined) return tl::make_unexpected(joined.error());
   if (*joined) return {};
@@ -121,6 +127,23 @@ Result<void> Daemon::OnJoin(rpc::PeerId peer, const rpc::PeerInfo& info, const r
   ++join.num_tries;
   waiting_[peer] = std::move(join);
   return {};
+}
+
+Result<void> Daemon::CheckQuota(const control::JoinRequest& request, const std::string& job) const {
+  std::map<std::string, control::Holder> holders;  // a job once, however many ranks
+  for (const auto& [peer, session] : sessions_) holders[session.job] = {session.job, session.uid, 0};
+  std::vector<control::Holder> list;
+  for (const auto& [name, holder] : holders) list.push_back(holder);
+  return control::CheckJobQuota(config_.quota, config_.host, {job, request.uid, 0}, list);
+}
+
+Result<void> Daemon::CheckSlots(const JobView& view) {
+  std::vector<control::Holder> holders;
+  for (const JobView& other : snapshot_.jobs) {
+    if (jobs_.Find(other.job.name) != nullptr) holders.push_back({other.job.name, other.job.uid, SlotsHeld(other.job.plan, config_.host)});
+  }
+  return control::CheckSlotQuota(config_.quota, config_.host,
+                                 {view.job.name, view.job.uid, SlotsHeld(view.job.plan, config_.host)}, holders);
 }
 
 void Daemon::AnswerJoin(rpc::PeerId peer, RankSession& session, const JobView& view) {
@@ -162,6 +185,9 @@ bool Daemon::OnRankMethod(rpc::PeerId peer, const rpc::Request& request) {
   if (method == "report") {
     session.report = request.params;
     session.has_news = true;
+    const uint64_t done_bytes = rpc::GetOr<uint64_t>(request.params, "bytes", 0).value_or(0);
+    if (done_bytes > session.done_bytes) session.moved_ms = NowMs();
+    session.done_bytes = std::max(session.done_bytes, done_bytes);
   } else if (method == "describe") {
     OnDescribe(session, request);
   } else if (method == "abort") {

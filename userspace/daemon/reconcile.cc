@@ -94,6 +94,7 @@ void Daemon::Pass() {
     if (!did_something) break;
   }
   ServeSessions();
+  OrderJobs();
   if (now_ms >= next_flush_ms_) {
     next_flush_ms_ = now_ms + kFlushEveryMs;
     Flush();
@@ -224,7 +225,9 @@ bool Daemon::InstallIfNeeded(const JobView& view) {
     return false;
   }
   hop_probes_.erase(view.job.name);
-  if (auto ok = jobs_.Install(view); !ok) {
+  auto ok = CheckSlots(view);
+  if (ok) ok = jobs_.Install(view);
+  if (!ok) {
     Error error = ok.error();
     error.message = "host " + config_.host + ": " + error.message;
     return FailJob(view, error, {});
@@ -297,6 +300,7 @@ void Daemon::OnEvent(const mlnet_event& event) {
     const JobView* view = FindJob(name);
     if (view == nullptr || HasEnded(view->job)) return;
     if (event.event == MLNET_EV_PING_SEEN && event.b == 1) OnProbe(*view, local, event.tree);
+    if (event.event == MLNET_EV_POOL_WANTED) jobs_.OpenPool(name, local, event.tree, event.class_stream);
     if (event.event == MLNET_EV_MISMATCH && view->job.mismatch_ms == 0) {
       spdlog::warn("job {}: child {} sent another collective (fingerprint {:08x}) than the slot holds ({:08x})", name, event.child,
                    event.b, event.a);

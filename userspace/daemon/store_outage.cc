@@ -74,6 +74,8 @@ Result<bool> Daemon::TryJoin(rpc::PeerId peer, const WaitingJoin& join) {
   if (!joined) return tl::make_unexpected(joined.error());
   session.job = join.job;
   session.rank = join.request.rank;
+  session.uid = join.request.uid;
+  session.work_bytes = join.work_bytes;
   session.request_id = join.request_id;
   session.joined_ms = join.began_ms;
   session.deadline_ms = join.deadline_ms;

@@ -137,6 +137,7 @@ Json JobDetail(const JobView& view, const std::vector<Store::Counters>& counters
   detail["hint"] = job.hint;
   detail["ranks"] = job.ranks;
   detail["spec"] = job.spec;
+  detail["progress"] = job.progress;
   detail["members"] = Members(view, counters);
   detail["pools"] = Pools(job.plan);
   detail["fan"] = {{"kind", job.fan.empty() ? Json(nullptr) : Json(job.fan)}, {"why", job.fan_why}, {"group", job.plan.group}};

@@ -117,6 +117,21 @@ window_first = 9
   EXPECT_EQ(config->job.multicast, "off");
 }
 
+TEST(config, weights_orders_and_quotas) {
+  const auto config = ParseConfig("[job]\nweight = 7\norder = \"shortest\"\nageing = 3\n"
+                                  "[quota]\njobs_per_user = 2\nslots_per_job = 1024\nslots_per_user = 4096\n", "f", "h");
+  ASSERT_TRUE(config) << config.error().ToString();
+  EXPECT_EQ(config->job.weight, 7u);
+  EXPECT_EQ(config->job.order, "shortest");
+  EXPECT_EQ(config->ageing, 3.0);
+  EXPECT_EQ(config->quota.jobs_per_user, 2u);
+  EXPECT_EQ(config->quota.slots_per_job, 1024u);
+  EXPECT_EQ(config->quota.slots_per_user, 4096u);
+  EXPECT_EQ(ParseConfig("", "f", "h")->job.order, "fair");
+  EXPECT_THAT(ErrorOf("[job]\nweight = 101").message, HasSubstr("1 to 100"));
+  EXPECT_THAT(ErrorOf("[job]\norder = \"fast\"").message, HasSubstr("fair, shortest"));
+}
+
 TEST(config, socket_mode_may_be_an_octal_string) {
   EXPECT_EQ(ParseConfig("[daemon]\nsocket_mode = \"0640\"", "f", "h")->socket_mode, 0640u);
   EXPECT_THAT(ErrorOf("[daemon]\nsocket_mode = \"0980\"").message, StartsWith("f.toml:2:15: daemon.socket_mode"));
