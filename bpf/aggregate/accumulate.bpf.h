@@ -35,7 +35,7 @@ static __always_inline __u64 word_combine(__u8 op, __u64 a, __u64 b)
 #define WORDS_LOOP(p, words, statement) \
 	do { \
 		__u64 *slot_block = (words)->w; \
-		__u64 *packet_block = (p)->data + HEADERS_BYTES; \
+		__u64 *packet_block = pkt_payload(p); \
 		__u32 n = pkt_loop_blocks(p); \
 		for (__u32 b = 0; b < MLNET_BLOCKS_MAX; b++) { \
 			if (b >= n || !fits(packet_block, MLNET_BLOCK_BYTES, (p)->data_end)) \

@@ -22,6 +22,8 @@ static __always_inline enum mlnet_verdict node_admit(struct pkt *p, const struct
 	if (!node->flags)
 		return MLNET_V_DROP_NO_POOL;
 	p->node_stats_id = node->stats_id;
+	if (!!(node->flags & MLNET_NODE_IPV6) != (p->l3 == L3_IPV6))
+		return MLNET_V_DROP_NOT_MEMBER;
 	if (p->epoch != node->epoch)
 		return MLNET_V_DROP_EPOCH;
 	if (p->class_stream >= MLNET_POOLS_MAX ||
@@ -30,19 +32,31 @@ static __always_inline enum mlnet_verdict node_admit(struct pkt *p, const struct
 	return 0;
 }
 
+static __always_inline int pkt_is_from(const struct pkt *p, const struct mlnet_addr *addr)
+{
+	return addr_same(pkt_source(p), addr_load(p->l3, addr));
+}
+
+static __always_inline int pkt_is_to(const struct pkt *p, const struct mlnet_addr *addr)
+{
+	return addr_same(pkt_destination(p), addr_load(p->l3, addr));
+}
+
 /* Whether it came from a rank of this host, by the veth that leads to its own aggregator. */
 static __always_inline int pkt_is_local(const struct pkt *p, const struct mlnet_node *node)
 {
-	return node->local_be && p->daddr_be == node->local_be;
+	struct addr local = addr_load(p->l3, &node->local);
+
+	return (local.high | local.low) && addr_same(pkt_destination(p), local);
 }
 
 /* Upwards: a child of the job, from the address that the job table gives it, to this aggregator. */
 static __always_inline enum mlnet_verdict child_admit(const struct pkt *p, const struct mlnet_node *node)
 {
-	if (!(node->flags & MLNET_NODE_AGGREGATE) || (p->daddr_be != node->addr_be && !pkt_is_local(p, node)))
+	if (!(node->flags & MLNET_NODE_AGGREGATE) || (!pkt_is_to(p, &node->addr) && !pkt_is_local(p, node)))
 		return MLNET_V_DROP_UNKNOWN_JOB;
 	if (p->child >= MLNET_CHILDREN_MAX || !(node->members & (1ULL << (p->child & 63))) ||
-	    node->child_addr_be[masked(p->child, MLNET_CHILDREN_MAX - 1)] != p->saddr_be)
+	    !pkt_is_from(p, &node->child_addr[masked(p->child, MLNET_CHILDREN_MAX - 1)]))
 		return MLNET_V_DROP_NOT_MEMBER;
 	return 0;
 }
@@ -57,7 +71,7 @@ static __always_inline __u32 is_for_server(const struct mlnet_node *node, __u8 f
 /* From the job's server, which runs on this host and sends by the veth. */
 static __always_inline enum mlnet_verdict server_admit(const struct pkt *p, const struct mlnet_node *node)
 {
-	int is_servers = node->flags & MLNET_NODE_SERVER && pkt_is_local(p, node) && p->saddr_be == node->addr_be;
+	int is_servers = node->flags & MLNET_NODE_SERVER && pkt_is_local(p, node) && pkt_is_from(p, &node->addr);
 
 	return is_servers && p->flags & MLNET_F_SERVER ? 0 : MLNET_V_DROP_NOT_PARENT;
 }
@@ -68,9 +82,9 @@ static __always_inline enum mlnet_verdict parent_admit(const struct pkt *p, cons
 {
 	if (!(node->flags & (MLNET_NODE_DELIVER | MLNET_NODE_INNER)))
 		return MLNET_V_DROP_UNKNOWN_JOB;
-	if (p->saddr_be == node->parent_be || (node->flags & MLNET_NODE_INNER && p->saddr_be == node->up_be))
+	if (pkt_is_from(p, &node->parent) || (node->flags & MLNET_NODE_INNER && pkt_is_from(p, &node->up)))
 		return 0;
-	return (p->type == MLNET_T_RESULT || p->type == MLNET_T_PING) && p->saddr_be == node->root_be ?
+	return (p->type == MLNET_T_RESULT || p->type == MLNET_T_PING) && pkt_is_from(p, &node->root) ?
 		       0 :
 		       MLNET_V_DROP_NOT_PARENT;
 }
@@ -78,7 +92,7 @@ static __always_inline enum mlnet_verdict parent_admit(const struct pkt *p, cons
 /* Whether it comes from the node above this one, and not from this one to the ranks of its host. */
 static __always_inline int pkt_is_from_above(const struct pkt *p, const struct mlnet_node *node)
 {
-	return (node->flags & MLNET_NODE_INNER) && p->saddr_be != node->local_be;
+	return (node->flags & MLNET_NODE_INNER) && !pkt_is_from(p, &node->local);
 }
 
 #endif /* MLNET_AGGREGATE_ADMIT_BPF_H */

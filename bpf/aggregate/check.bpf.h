@@ -78,7 +78,7 @@ static __always_inline __u64 sums_add(__u8 op, __u64 a, __u64 b)
 /* Whether the packet arrived as it was sent. Gives S and the trailer's fields. */
 static __always_inline int check_verify(const struct pkt *p, struct trailer_words *t, __u64 *sum_out)
 {
-	const void *block = p->data + HEADERS_BYTES;
+	const void *block = pkt_payload(p);
 	__u64 sum = 0, check;
 	__u32 n = pkt_loop_blocks(p);
 

@@ -38,7 +38,7 @@ static __always_inline void cell_write(struct mlnet_cell *cell, const struct pkt
 				       const struct trailer_words *t, __u64 stamp)
 {
 	__u64 *cell_block = cell->w;
-	const __u64 *packet_block = p->data + HEADERS_BYTES;
+	const __u64 *packet_block = pkt_payload(p);
 	__u32 n = pkt_loop_blocks(p);
 
 	cell->bitmap = t->bitmap;

@@ -29,11 +29,13 @@ static __always_inline __u64 h1_with(__u64 h1, __u8 child, __u8 flags)
 	return (h1 & ~0xffffULL) | child | ((__u64)flags << 8);
 }
 
-static __always_inline void header_store(void *data, __u64 h0, __u64 h1, __u64 h2)
+static __always_inline void header_store(const struct pkt *p, __u64 h0, __u64 h1, __u64 h2)
 {
-	st64(data + HEADER_AT, h0);
-	st64(data + HEADER_AT + 8, h1);
-	st48(data + HEADER_AT + 16, h2);
+	void *header = p->data + header_at(p->l3);
+
+	st64(header, h0);
+	st64(header + 8, h1);
+	st48(header + 16, h2);
 }
 
 /*
@@ -55,7 +57,7 @@ static __always_inline void sum_write(struct pkt *p, struct mlnet_set *set, stru
 		set->has_words = 1;
 	}
 	words_write(p, words);
-	header_store(p->data, h0, h1, p->h2);
+	header_store(p, h0, h1, p->h2);
 	trailer_store(p->trailer, t, set->check + check_mix(h0, h1, p->h2, t));
 }
 
@@ -103,20 +105,15 @@ static __always_inline enum mlnet_verdict reply_send(struct xdp_md *ctx, const s
 	__u64 h0 = h0_with_type(p->h0, r->type);
 	__u64 h1 = h1_with(p->h1, p->child, MLNET_F_NO_PAYLOAD);
 	__u64 h2 = (p->h2 & 0xffff) | ((__u64)r->fingerprint << 16);
-	int shrink = HEADERS_BYTES + TRAILER_BYTES - (int)p->frame_bytes;
+	int shrink = (int)payload_at(p->l3) + TRAILER_BYTES - (int)p->frame_bytes;
 
-	header_store(p->data, h0, h1, h2);
-	trailer_store(p->data + HEADERS_BYTES, &t, check_mix(h0, h1, h2, &t));
-	frame_address(p->data, mac_get(eth->h_dest), mac_get(eth->h_source), p->daddr_be, p->saddr_be,
-		      node->port_be, HEADERS_BYTES - HEADER_AT + sizeof(struct udphdr) + TRAILER_BYTES);
+	header_store(p, h0, h1, h2);
+	trailer_store(pkt_payload(p), &t, check_mix(h0, h1, h2, &t));
+	frame_address(p, mac_get(eth->h_dest), mac_get(eth->h_source), pkt_destination(p), pkt_source(p), node->port_be,
+		      sizeof(struct udphdr) + sizeof(struct mlnet_hdr) + TRAILER_BYTES);
 	if (shrink < 0)
 		bpf_xdp_adjust_tail(ctx, shrink);
 	return verdict;
-}
-
-static __always_inline __u16 pkt_udp_bytes(const struct pkt *p)
-{
-	return sizeof(struct udphdr) + sizeof(struct mlnet_hdr) + p->blocks * MLNET_BLOCK_BYTES + TRAILER_BYTES;
 }
 
 /* The result to the child that asked again. */
@@ -124,8 +121,8 @@ static __always_inline enum mlnet_verdict result_send_one(const struct pkt *p, c
 {
 	struct ethhdr *eth = p->data;
 
-	frame_address(p->data, mac_get(eth->h_dest), mac_get(eth->h_source), p->daddr_be, p->saddr_be,
-		      node->port_be, pkt_udp_bytes(p));
+	frame_address(p, mac_get(eth->h_dest), mac_get(eth->h_source), pkt_destination(p), pkt_source(p), node->port_be,
+		      pkt_udp_bytes(p));
 	return MLNET_V_RESEND_RESULT;
 }
 
@@ -139,13 +136,13 @@ static __always_inline __u64 nic_mac(const struct pkt *p, const struct mlnet_nod
  * How an addressed frame leaves: what came in by the NIC turns round there, what came by the veth is redirected
  * to it. UNDECIDED (0): it cannot.
  */
-static __always_inline enum mlnet_verdict nic_send(const struct pkt *p, const struct mlnet_node *node,
+static __always_inline enum mlnet_verdict nic_send(int is_local, const struct mlnet_node *node,
 						   enum mlnet_verdict turned, enum mlnet_verdict redirected)
 {
 	__u32 fan_id = node->fan_id;
 	void *fan;
 
-	if (!pkt_is_local(p, node))
+	if (!is_local)
 		return turned;
 	fan = bpf_map_lookup_elem(&ml_fans, &fan_id);
 	if (!fan)
@@ -166,8 +163,8 @@ static __always_inline int result_fan(struct xdp_md *ctx, const struct pkt *p, c
 	struct mlnet_fan_meta *meta;
 	void *data;
 
-	frame_address(p->data, nic_mac(p, node), mac_get(((struct ethhdr *)p->data)->h_source), node->addr_be,
-		      p->saddr_be, node->port_be, pkt_udp_bytes(p));
+	frame_address(p, nic_mac(p, node), mac_get(((struct ethhdr *)p->data)->h_source),
+		      addr_load(p->l3, &node->addr), pkt_source(p), node->port_be, pkt_udp_bytes(p));
 	if (!fan || !state || bpf_xdp_adjust_meta(ctx, -(int)sizeof(*meta)))
 		return 0;
 	data = (void *)(long)ctx->data;
@@ -187,17 +184,18 @@ static __always_inline int result_fan(struct xdp_md *ctx, const struct pkt *p, c
 static __always_inline int result_address(const struct pkt *p, const struct mlnet_node *node)
 {
 	__u32 child = masked(node->fan_child[0], MLNET_CHILDREN_MAX - 1), key = node->link_base + child;
+	struct addr own = addr_load(p->l3, &node->addr);
 	struct mlnet_link *link;
 
 	if (node->flags & MLNET_NODE_MULTICAST) {
-		frame_address(p->data, nic_mac(p, node), mac_get(node->group_mac), node->addr_be, node->group_be,
+		frame_address(p, nic_mac(p, node), mac_get(node->group_mac), own, addr_load(p->l3, &node->group),
 			      node->port_be, pkt_udp_bytes(p));
 		return 1;
 	}
 	link = bpf_map_lookup_elem(&ml_links, &key);
 	if (!link)
 		return 0;
-	frame_address(p->data, nic_mac(p, node), link->mac, node->addr_be, node->child_addr_be[child], node->port_be,
+	frame_address(p, nic_mac(p, node), link->mac, own, addr_load(p->l3, &node->child_addr[child]), node->port_be,
 		      pkt_udp_bytes(p));
 	return 1;
 }
@@ -207,14 +205,16 @@ static __always_inline enum mlnet_verdict result_send_all(struct xdp_md *ctx, co
 							  const struct mlnet_node *node, int is_late)
 {
 	enum mlnet_verdict fanned = is_late ? MLNET_V_SUM_SENT_LATE_FAN : MLNET_V_SUM_COMPLETE_FAN;
+	int is_local;
 
 	if (!node->n_fan)
 		return is_late ? MLNET_V_SUM_SENT_LATE_LOCAL : MLNET_V_SUM_COMPLETE_LOCAL;
 	if (!(node->flags & MLNET_NODE_MULTICAST) && node->n_fan > 1)
 		return result_fan(ctx, p, node) ? fanned : MLNET_V_RESEND_RESULT;
+	is_local = pkt_is_local(p, node);
 	if (!result_address(p, node))
 		return MLNET_V_UNDECIDED;
-	return nic_send(p, node, is_late ? MLNET_V_SUM_SENT_LATE : MLNET_V_SUM_COMPLETE_TX, fanned);
+	return nic_send(is_local, node, is_late ? MLNET_V_SUM_SENT_LATE : MLNET_V_SUM_COMPLETE_TX, fanned);
 }
 
 /* A result from above to the child hosts. It came by the NIC. */
@@ -229,9 +229,11 @@ static __always_inline enum mlnet_verdict result_send_down(struct xdp_md *ctx, c
 /* The partial sum to the node above. */
 static __always_inline enum mlnet_verdict partial_send(const struct pkt *p, const struct mlnet_node *node, int is_again)
 {
-	frame_address(p->data, nic_mac(p, node), mac_get(node->up_mac), node->addr_be, node->up_be, node->port_be,
-		      pkt_udp_bytes(p));
-	return nic_send(p, node, is_again ? MLNET_V_PARTIAL_AGAIN_TX : MLNET_V_PARTIAL_TX,
+	int is_local = pkt_is_local(p, node);
+
+	frame_address(p, nic_mac(p, node), mac_get(node->up_mac), addr_load(p->l3, &node->addr),
+		      addr_load(p->l3, &node->up), node->port_be, pkt_udp_bytes(p));
+	return nic_send(is_local, node, is_again ? MLNET_V_PARTIAL_AGAIN_TX : MLNET_V_PARTIAL_TX,
 			is_again ? MLNET_V_PARTIAL_AGAIN_REDIRECT : MLNET_V_PARTIAL_REDIRECT);
 }
 

@@ -20,7 +20,6 @@ static __always_inline int event_send(const struct pkt *p, __u32 kind, __u64 a, 
 	event->class_stream = p->class_stream;
 	event->child = p->child;
 	event->type = p->type;
-	event->saddr_be = p->saddr_be;
 	event->seq = p->seq;
 	event->a = a;
 	event->b = b;
@@ -54,7 +53,7 @@ static __always_inline enum mlnet_verdict ping(struct xdp_md *ctx, const struct 
 	struct reply reply = { .type = MLNET_T_PONG, .fingerprint = p->fingerprint };
 	struct trailer_words t;
 	__u64 sum;
-	int is_multicast = (p->daddr_be & bpf_htonl(0xf0000000)) == bpf_htonl(0xe0000000);
+	int is_multicast = addr_is_multicast(p->l3, pkt_destination(p));
 
 	if (parent_admit(p, node) && child_admit(p, node))
 		return MLNET_V_DROP_NOT_MEMBER;

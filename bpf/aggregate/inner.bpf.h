@@ -44,7 +44,7 @@ static __always_inline enum mlnet_verdict result_from_above(struct xdp_md *ctx, 
 							    const struct mlnet_node *node,
 							    const struct trailer_words *t, __u64 sum)
 {
-	int is_multicast = (p->daddr_be & bpf_htonl(0xf0000000)) == bpf_htonl(0xe0000000), is_first;
+	int is_multicast = addr_is_multicast(p->l3, pkt_destination(p)), is_first;
 	enum mlnet_verdict verdict = MLNET_V_DROP_RESULT_OLD;
 	struct place place;
 

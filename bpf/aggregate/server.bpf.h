@@ -65,7 +65,7 @@ static __always_inline void answer_to_result(struct pkt *p, struct trailer_words
 	__u64 h0 = h0_with_type(p->h0, MLNET_T_RESULT), h1 = h1_with(p->h1, MLNET_CHILD_ALL, p->flags);
 
 	t->bitmap = contributed;
-	header_store(p->data, h0, h1, p->h2);
+	header_store(p, h0, h1, p->h2);
 	trailer_store(p->trailer, t, sum + check_mix(h0, h1, p->h2, t));
 }
 
@@ -77,7 +77,7 @@ static __always_inline enum mlnet_verdict answer_send(struct xdp_md *ctx, const 
 		return result_fan(ctx, p, node) ? MLNET_V_ANSWER_SENT : MLNET_V_UNDECIDED;
 	if (!result_address(p, node))
 		return MLNET_V_UNDECIDED;
-	return nic_send(p, node, MLNET_V_UNDECIDED, MLNET_V_ANSWER_SENT);
+	return nic_send(1, node, MLNET_V_UNDECIDED, MLNET_V_ANSWER_SENT);
 }
 
 static __always_inline enum mlnet_verdict answer_take(struct xdp_md *ctx, struct pkt *p, const struct mlnet_node *node)

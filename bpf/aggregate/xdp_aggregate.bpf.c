@@ -14,6 +14,7 @@
 #include "accumulate.bpf.h"
 #include "emit.bpf.h"
 #include "deliver.bpf.h"
+#include "egress.bpf.h"
 #include "event.bpf.h"
 #include "inner.bpf.h"
 #include "server.bpf.h"
@@ -24,16 +25,24 @@ const volatile struct mlnet_cfg ml_cfg = {
 	.lag_mask = 15,
 };
 
+int ml_ingress6(struct xdp_md *ctx);
 int ml_server(struct xdp_md *ctx);
+int ml_server6(struct xdp_md *ctx);
 
-/* The program that ml_ingress hands over to what a server gets and gives. */
+enum { PROGRAM_INGRESS6, PROGRAM_SERVER, PROGRAM_SERVER6, PROGRAMS };
+
+/* What a program hands a packet over to. Each is one of its own, because the verifier's limit is one per program. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, PROGRAMS);
 	__uint(key_size, sizeof(__u32));
 	__array(values, int(struct xdp_md *));
-} ml_servers SEC(".maps") = {
-	.values = { [0] = (void *)&ml_server },
+} ml_programs SEC(".maps") = {
+	.values = {
+		[PROGRAM_INGRESS6] = (void *)&ml_ingress6,
+		[PROGRAM_SERVER] = (void *)&ml_server,
+		[PROGRAM_SERVER6] = (void *)&ml_server6,
+	},
 };
 
 /* Whether the finished sum is not the result yet: it goes to the node above, or to the server of this host. */
@@ -289,69 +298,51 @@ static __always_inline enum mlnet_verdict ingress(struct xdp_md *ctx, struct pkt
 	}
 }
 
+static __always_inline int ingress_finish(struct xdp_md *ctx, struct pkt *p)
+{
+	enum mlnet_verdict verdict = ingress(ctx, p);
+
+	if (verdict == MLNET_V_SUM_TO_SERVER) {
+		bpf_tail_call(ctx, &ml_programs, p->l3 == L3_IPV6 ? PROGRAM_SERVER6 : PROGRAM_SERVER);
+		verdict = MLNET_V_UNDECIDED; /* that program is not there */
+	}
+	return finish(p, verdict, &ml_stats);
+}
+
 SEC("xdp")
 int ml_ingress(struct xdp_md *ctx)
 {
-	struct pkt p = {};
-	enum mlnet_verdict verdict = ingress(ctx, &p);
+	struct pkt p = { .l3 = L3_IPV4 };
 
-	if (verdict == MLNET_V_SUM_TO_SERVER) {
-		bpf_tail_call(ctx, &ml_servers, 0);
-		verdict = MLNET_V_UNDECIDED; /* that program is not there */
-	}
-	return finish(&p, verdict, &ml_stats);
+	if (frame_is_ipv6(ctx))
+		bpf_tail_call(ctx, &ml_programs, PROGRAM_INGRESS6); /* goes on here only while it is not there */
+	return ingress_finish(ctx, &p);
 }
 
-/* The way to and from the server of a root. A program of its own, because the verifier's limit is one per program. */
+/* The same path for IPv6. */
+SEC("xdp")
+int ml_ingress6(struct xdp_md *ctx)
+{
+	struct pkt p = { .l3 = L3_IPV6 };
+
+	return ingress_finish(ctx, &p);
+}
+
+/* The way to and from the server of a root. */
 SEC("xdp")
 int ml_server(struct xdp_md *ctx)
 {
-	struct pkt p = {};
+	struct pkt p = { .l3 = L3_IPV4 };
 
 	return finish(&p, server(ctx, &p), &ml_stats);
 }
 
-/*
- * Stage 7: copy k of a result becomes the packet of the k-th host. The copies of one result pass here
- * one after the other on the CPU that made them, so a count per CPU is the copy index. Frames without
- * our mark pass unchanged: the NIC's bulk queue keeps the first frame's egress program until it is
- * flushed, so this program also meets frames that were redirected before.
- */
-static __always_inline int egress(struct xdp_md *ctx)
+SEC("xdp")
+int ml_server6(struct xdp_md *ctx)
 {
-	void *data = (void *)(long)ctx->data, *data_end = (void *)(long)ctx->data_end;
-	struct mlnet_fan_meta *meta = (void *)(long)ctx->data_meta;
-	struct ethhdr *eth = data;
-	struct iphdr *ip = data + sizeof(*eth);
-	struct mlnet_fan_state *state;
-	struct mlnet_node *node;
-	struct mlnet_link *link;
-	__u32 zero = 0, child, key;
+	struct pkt p = { .l3 = L3_IPV6 };
 
-	if ((void *)(meta + 1) > data || meta->magic != MLNET_FAN_MAGIC || (void *)(ip + 1) > data_end)
-		return XDP_PASS;
-	state = bpf_map_lookup_elem(&ml_fan_state, &zero);
-	node = node_find(meta->job, meta->tree);
-	if (!state || !node)
-		return XDP_DROP;
-	if (state->current_id == meta->broadcast_id) {
-		state->copy++;
-	} else {
-		state->current_id = meta->broadcast_id;
-		state->copy = 0;
-	}
-	if (state->copy >= node->n_fan)
-		return XDP_DROP;
-	child = masked(node->fan_child[masked(state->copy, MLNET_CHILDREN_MAX - 1)], MLNET_CHILDREN_MAX - 1);
-	key = node->link_base + child;
-	link = bpf_map_lookup_elem(&ml_links, &key);
-	if (!link)
-		return XDP_DROP;
-	mac_set(eth->h_dest, link->mac);
-	ip->daddr = node->child_addr_be[child];
-	ip_checksum_set(ip);
-	bpf_xdp_adjust_meta(ctx, sizeof(*meta)); /* the receiver has no use for it */
-	return XDP_PASS;
+	return finish(&p, server(ctx, &p), &ml_stats);
 }
 
 SEC("xdp/devmap")

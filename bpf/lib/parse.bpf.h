@@ -1,28 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Stage 1 of the packet path: Ethernet, IPv4, UDP and the mlnet header. The only place that decides
+ * Stage 1 of the packet path: Ethernet, IP, UDP and the mlnet header. The only place that decides
  * whether a packet is ours; everything else passes untouched.
  */
 #ifndef MLNET_LIB_PARSE_BPF_H
 #define MLNET_LIB_PARSE_BPF_H
 
-#include <linux/if_ether.h>
-#include <linux/in.h>
-#include <linux/ip.h>
-#include <linux/udp.h>
-#include <bpf/bpf_endian.h>
-#include <bpf/bpf_helpers.h>
+#include "l3.bpf.h"
 
-#include <mlnet/config.h>
-#include <mlnet/job.h>
-
-#include "bytes.bpf.h"
-
-#define HEADERS_BYTES 64 /* Ethernet 14, IPv4 20, UDP 8, mlnet 22 */
-#define HEADER_AT 42
 #define TRAILER_BYTES 42
-
-extern const volatile struct mlnet_cfg ml_cfg;
 
 /*
  * One packet. The header is held as the three words h0, h1, h2 that the check word mixes
@@ -34,7 +20,6 @@ struct pkt {
 	void *trailer;
 	__u64 h0, h1, h2;
 	__u64 seq;
-	__u32 saddr_be, daddr_be;
 	__u32 blocks;	     /* payload blocks present in this packet */
 	__u32 words;	     /* nominal payload words of the seq */
 	__u32 fingerprint;
@@ -42,7 +27,29 @@ struct pkt {
 	__u32 frame_bytes;
 	__u16 job, epoch;
 	__u8 type, op, op_wire, tree, class_stream, child, flags;
+	enum l3 l3; /* a constant */
 };
+
+static __always_inline void *pkt_payload(const struct pkt *p)
+{
+	return p->data + payload_at(p->l3);
+}
+
+/* Addresses as they came: not to be asked once the frame has got others. */
+static __always_inline struct addr pkt_source(const struct pkt *p)
+{
+	return ip_source(p->l3, p->data);
+}
+
+static __always_inline struct addr pkt_destination(const struct pkt *p)
+{
+	return ip_destination(p->l3, p->data);
+}
+
+static __always_inline __u16 pkt_udp_bytes(const struct pkt *p)
+{
+	return sizeof(struct udphdr) + sizeof(struct mlnet_hdr) + p->blocks * MLNET_BLOCK_BYTES + TRAILER_BYTES;
+}
 
 /*
  * Trip count of a loop over payload blocks. The mask makes a value of its own for each loop: otherwise
@@ -74,28 +81,17 @@ static __always_inline void pkt_cut_header(struct pkt *p)
 static __always_inline enum mlnet_verdict pkt_parse(struct xdp_md *ctx, struct pkt *p)
 {
 	void *data = (void *)(long)ctx->data, *data_end = (void *)(long)ctx->data_end;
-	struct ethhdr *eth = data;
-	struct iphdr *ip = data + sizeof(*eth);
-	struct udphdr *udp = (void *)(ip + 1);
-	__u32 payload, length;
+	void *header = data + header_at(p->l3);
+	enum mlnet_verdict verdict = ip_parse(p->l3, data, data_end);
 
-	if ((void *)(udp + 1) > data_end)
-		return MLNET_V_PASS_NOT_OURS;
-	if (eth->h_proto != bpf_htons(ETH_P_IP) || ip->ihl != 5 || ip->version != 4 ||
-	    ip->protocol != IPPROTO_UDP)
-		return MLNET_V_PASS_NOT_OURS;
-	if (ip->frag_off & bpf_htons(0x1fff)) /* a later fragment has no UDP header to look at */
-		return MLNET_V_PASS_NOT_OURS;
-	if (udp->dest != ml_cfg.port_be)
-		return MLNET_V_PASS_NOT_OURS;
-	if (ip->frag_off & bpf_htons(0x2000))
-		return MLNET_V_DROP_FRAGMENT;
-	if (data + HEADERS_BYTES + TRAILER_BYTES > data_end)
+	if (verdict)
+		return verdict;
+	if (data + payload_at(p->l3) + TRAILER_BYTES > data_end)
 		return MLNET_V_DROP_MALFORMED;
 
-	p->h0 = ld64(data + HEADER_AT);
-	p->h1 = ld64(data + HEADER_AT + 8);
-	p->h2 = ld48(data + HEADER_AT + 16);
+	p->h0 = ld64(header);
+	p->h1 = ld64(header + 8);
+	p->h2 = ld48(header + 16);
 	if (((p->h0 >> 4) & 0xf) != MLNET_PROTO_VERSION)
 		return MLNET_V_DROP_VERSION;
 	pkt_cut_header(p);
@@ -103,18 +99,14 @@ static __always_inline enum mlnet_verdict pkt_parse(struct xdp_md *ctx, struct p
 	if (p->words > MLNET_WORDS_MAX || p->words % MLNET_BLOCK_WORDS)
 		return MLNET_V_DROP_MALFORMED;
 	p->blocks = (p->flags & MLNET_F_NO_PAYLOAD) ? 0 : p->words / MLNET_BLOCK_WORDS;
-	payload = p->blocks * MLNET_BLOCK_BYTES;
-	length = sizeof(*ip) + sizeof(*udp) + sizeof(struct mlnet_hdr) + payload + TRAILER_BYTES;
-	if (ip->tot_len != bpf_htons(length) || udp->len != bpf_htons(length - sizeof(*ip)))
+	if (!ip_has_bytes(p->l3, data, pkt_udp_bytes(p)))
 		return MLNET_V_DROP_MALFORMED;
-	p->trailer = data + HEADERS_BYTES + payload;
+	p->trailer = data + payload_at(p->l3) + p->blocks * MLNET_BLOCK_BYTES;
 	if (p->trailer + TRAILER_BYTES > data_end)
 		return MLNET_V_DROP_FRAGMENT; /* the rest sits in another buffer */
 
 	p->data = data;
 	p->data_end = data_end;
-	p->saddr_be = ip->saddr;
-	p->daddr_be = ip->daddr;
 	p->frame_bytes = data_end - data;
 	return 0;
 }

@@ -19,8 +19,8 @@ class DeliverTest : public AggregatorTest {
     Frame f = Contribution(0, seq, blocks);
     f.child = MLNET_CHILD_ALL;
     f.type = MLNET_T_RESULT;
-    f.saddr_be = AggregatorIp();
-    f.daddr_be = GroupIp();
+    f.saddr = AggregatorIp();
+    f.daddr = GroupIp();
     f.weight = 3;
     f.bitmap = 0b111;
     f.exps[0] = 130;
@@ -65,7 +65,7 @@ TEST_F(DeliverTest, damaged_result_is_not_published) {
 
 TEST_F(DeliverTest, only_the_parent_is_heard) {
   Frame forged = Result(0);
-  forged.saddr_be = WorkerIp(0);
+  forged.saddr = WorkerIp(0);
   Expect(host_->Run(forged), MLNET_V_DROP_NOT_PARENT, XDP_DROP);
   EXPECT_EQ(host_->Cell(kJob, 0, 0, 0).published, 0u);
 }
@@ -88,8 +88,8 @@ TEST_F(DeliverTest, replies_reach_the_rank_they_answer) {
   for (uint8_t type : {MLNET_T_HELD, MLNET_T_BUSY, MLNET_T_RESEND, MLNET_T_MISMATCH}) {
     Frame f = Contribution(2, 3).HeaderOnly(176);
     f.type = type;
-    f.saddr_be = AggregatorIp();
-    f.daddr_be = WorkerIp(2);
+    f.saddr = AggregatorIp();
+    f.daddr = WorkerIp(2);
     f.bitmap = 0b001;
     Expect(host_->Run(f), MLNET_V_NOTICE, XDP_DROP);
     const auto notices = host_->TakeNotices(kJob, 1);  // child 2 is local 1
@@ -106,14 +106,14 @@ TEST_F(DeliverTest, replies_reach_the_rank_they_answer) {
 TEST_F(DeliverTest, reply_for_a_rank_elsewhere_is_dropped) {
   Frame f = Contribution(0, 3).HeaderOnly(176);
   f.type = MLNET_T_HELD;
-  f.saddr_be = AggregatorIp();
+  f.saddr = AggregatorIp();
   Expect(host_->Run(f), MLNET_V_DROP_NOT_MEMBER, XDP_DROP);
 }
 
 TEST_F(DeliverTest, full_ring_loses_the_notice_and_says_so) {
   Frame f = Contribution(1, 3).HeaderOnly(176);
   f.type = MLNET_T_HELD;
-  f.saddr_be = AggregatorIp();
+  f.saddr = AggregatorIp();
   std::optional<mlnet_verdict> last;
   for (int i = 0; i < 4000 && last != MLNET_V_NOTICE_LOST; ++i) last = host_->Run(f).verdict;
   EXPECT_EQ(last, MLNET_V_NOTICE_LOST);

@@ -14,19 +14,19 @@ inline constexpr uint8_t kChildren = 3;
 inline constexpr uint64_t kSlots = 4;
 
 inline Mac WorkerMac(uint8_t child) { return {0x02, 0, 0, 0, 0, static_cast<uint8_t>(child + 1)}; }
-inline uint32_t WorkerIp(uint8_t child) { return Ip("192.0.2." + std::to_string(child + 1)); }
-inline uint32_t AggregatorIp() { return Ip("192.0.2.100"); }
-inline uint32_t GroupIp() { return Ip("239.77.1.7"); }
+inline Address WorkerIp(uint8_t child) { return Ip("192.0.2." + std::to_string(child + 1)); }
+inline Address AggregatorIp() { return Ip("192.0.2.100"); }
+inline Address GroupIp() { return Ip("239.77.1.7"); }
 inline const Mac kAggregatorMac{0x02, 0, 0, 0, 0, 0xa0};
-inline const Mac kGroupMac{0x01, 0x00, 0x5e, 0x4d, 0x01, 0x07};
+inline const Mac kGroupMac = IsIpv6Run() ? Mac{0x33, 0x33, 0xef, 0x4d, 0x01, 0x07} : Mac{0x01, 0x00, 0x5e, 0x4d, 0x01, 0x07};
 
 inline JobSpec Job(uint8_t flags) {
   JobSpec spec;
   spec.job = kJob;
   spec.flags = flags;
-  for (uint8_t c = 0; c < kChildren; ++c) spec.child_addr_be.push_back(WorkerIp(c));
-  spec.aggregator_be = AggregatorIp();
-  spec.group_be = GroupIp();
+  for (uint8_t c = 0; c < kChildren; ++c) spec.child_addr.push_back(WorkerIp(c));
+  spec.aggregator = AggregatorIp();
+  spec.group = GroupIp();
   spec.open_pools = {0, 1};
   return spec;
 }
@@ -46,8 +46,8 @@ inline Frame Contribution(uint8_t child, uint64_t seq, size_t blocks = 11) {
   f.seq = seq;
   f.src_mac = WorkerMac(child);
   f.dst_mac = kAggregatorMac;
-  f.saddr_be = WorkerIp(child);
-  f.daddr_be = AggregatorIp();
+  f.saddr = WorkerIp(child);
+  f.daddr = AggregatorIp();
   f.Words(Payload(child, blocks, seq));
   return f;
 }

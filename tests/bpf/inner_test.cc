@@ -8,8 +8,8 @@ namespace {
 constexpr uint32_t kForever = 4'000'000'000;  // ns: longer than any test
 const Mac kParentMac{0x02, 0, 0, 0, 0, 0xb0};
 
-uint32_t LocalIp() { return Ip("169.254.28.12"); }
-uint32_t ParentIp() { return Ip("192.0.2.200"); }
+Address LocalIp() { return Ip("169.254.28.12"); }
+Address ParentIp() { return Ip("192.0.2.200"); }
 
 class InnerTest : public AggregatorTest {
  protected:
@@ -22,10 +22,10 @@ class InnerTest : public AggregatorTest {
   // Children 0 and 1 are ranks of other hosts, child 2 is one of this host.
   static JobSpec Rack(uint32_t forward_ns) {
     JobSpec spec = Job(MLNET_NODE_AGGREGATE | MLNET_NODE_DELIVER | MLNET_NODE_INNER);
-    spec.child_addr_be[2] = AggregatorIp();
+    spec.child_addr[2] = AggregatorIp();
     spec.local_children = {2};
-    spec.local_be = LocalIp();
-    spec.root_be = spec.up_be = ParentIp();
+    spec.local = LocalIp();
+    spec.root = spec.up = ParentIp();
     spec.up_mac = kParentMac;
     spec.up_child = 5;
     spec.forward_ns = forward_ns;
@@ -34,8 +34,8 @@ class InnerTest : public AggregatorTest {
   static Frame FromChild(uint8_t child, uint64_t seq, size_t blocks = 11) {
     Frame f = Contribution(child, seq, blocks);
     if (child == 2) {
-      f.saddr_be = AggregatorIp();
-      f.daddr_be = LocalIp();
+      f.saddr = AggregatorIp();
+      f.daddr = LocalIp();
     }
     return f;
   }
@@ -44,7 +44,7 @@ class InnerTest : public AggregatorTest {
     f.type = type;
     f.child = type == MLNET_T_RESULT ? MLNET_CHILD_ALL : 5;
     f.src_mac = kParentMac;
-    f.saddr_be = ParentIp();
+    f.saddr = ParentIp();
     f.weight = 9;
     if (type != MLNET_T_RESULT) f.HeaderOnly(176);
     return f;
@@ -87,8 +87,8 @@ TEST_F(InnerTest, the_partial_sum_is_one_contribution_to_the_node_above) {
   EXPECT_EQ(up.frame.flags, 0);
   EXPECT_EQ(up.frame.exps[3], 77);
   EXPECT_EQ(up.frame.words, SumOfThree(1));
-  EXPECT_EQ(up.frame.daddr_be, ParentIp());
-  EXPECT_EQ(up.frame.saddr_be, AggregatorIp());
+  EXPECT_EQ(up.frame.daddr, ParentIp());
+  EXPECT_EQ(up.frame.saddr, AggregatorIp());
   EXPECT_EQ(up.frame.dst_mac, kParentMac);
   EXPECT_EQ(up.frame.src_mac, kAggregatorMac);
 }
@@ -98,7 +98,7 @@ TEST_F(InnerTest, what_a_rank_of_the_host_completes_is_redirected_to_the_nic) {
   const RunResult run = host_->Run(FromChild(2, 0));
   Expect(run, MLNET_V_PARTIAL_REDIRECT, XDP_REDIRECT);
   EXPECT_TRUE(run.meta.empty()) << "one frame, not one per host";
-  EXPECT_EQ(ParseFrame(run.frame).frame.daddr_be, ParentIp());
+  EXPECT_EQ(ParseFrame(run.frame).frame.daddr, ParentIp());
 }
 
 TEST_F(InnerTest, a_retry_forwards_the_partial_sum_again_but_not_at_once) {
@@ -149,13 +149,13 @@ TEST_F(InnerTest, a_result_goes_into_the_inbox_and_down_once_and_answers_retries
   Fill(0);
   host_->Run(FromChild(1, 0));
   Frame result = FromAbove(MLNET_T_RESULT, 0);
-  result.daddr_be = AggregatorIp();
+  result.daddr = AggregatorIp();
   const RunResult down = host_->Run(result);
   Expect(down, MLNET_V_RESULT_DOWN_FAN, XDP_REDIRECT);
   for (uint8_t c : {0, 1}) {
     const Parsed copy = ParseFrame(host_->RunEgress(down.meta, down.frame).frame);
-    EXPECT_EQ(copy.frame.daddr_be, WorkerIp(c));
-    EXPECT_EQ(copy.frame.saddr_be, AggregatorIp()) << "each host takes results from its own parent";
+    EXPECT_EQ(copy.frame.daddr, WorkerIp(c));
+    EXPECT_EQ(copy.frame.saddr, AggregatorIp()) << "each host takes results from its own parent";
     EXPECT_EQ(copy.frame.words, result.words);
     EXPECT_TRUE(copy.check_ok);
   }
@@ -174,7 +174,7 @@ TEST_F(InnerTest, a_multicast_result_is_not_sent_on_but_kept) {
   Fill(0);
   host_->Run(FromChild(1, 0));
   Frame result = FromAbove(MLNET_T_RESULT, 0);
-  result.daddr_be = GroupIp();
+  result.daddr = GroupIp();
   Expect(host_->Run(result), MLNET_V_DELIVERED, XDP_DROP);
   Expect(host_->Run(FromChild(0, 0)), MLNET_V_RESEND_RESULT, XDP_TX);
 }
@@ -192,14 +192,14 @@ TEST_F(InnerTest, a_resend_from_above_sends_the_sum_with_the_next_full_length_pa
 
 TEST_F(InnerTest, probes_of_a_root_further_up_are_heard) {
   JobSpec spec = Rack(kForever);
-  spec.root_be = WorkerIp(7);
+  spec.root = WorkerIp(7);
   host_->SetJob(spec);
   Frame ping = FromAbove(MLNET_T_PING, 1);
   ping.child = MLNET_CHILD_ALL;
-  ping.daddr_be = spec.group_be;
-  ping.saddr_be = WorkerIp(7);
+  ping.daddr = spec.group;
+  ping.saddr = WorkerIp(7);
   Expect(host_->Run(ping), MLNET_V_PING_SEEN, XDP_DROP);
-  ping.saddr_be = WorkerIp(6);
+  ping.saddr = WorkerIp(6);
   Expect(host_->Run(ping), MLNET_V_DROP_NOT_MEMBER, XDP_DROP);
 }
 
@@ -207,7 +207,7 @@ TEST_F(InnerTest, nobody_else_may_speak_for_the_node_above) {
   Fill(0);
   host_->Run(FromChild(1, 0));
   Frame result = FromAbove(MLNET_T_RESULT, 0);
-  result.saddr_be = WorkerIp(1);
+  result.saddr = WorkerIp(1);
   Expect(host_->Run(result), MLNET_V_DROP_NOT_PARENT, XDP_DROP);
   Expect(host_->Run(FromChild(0, 0)), MLNET_V_HELD, XDP_TX);
   Frame damaged = FromAbove(MLNET_T_RESULT, 0);

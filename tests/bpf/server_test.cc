@@ -8,7 +8,7 @@ namespace {
 constexpr uint32_t kForever = 4'000'000'000;  // ns: longer than any test
 constexpr uint8_t kServerFlags = MLNET_NODE_AGGREGATE | MLNET_NODE_SERVER;
 
-uint32_t LocalIp() { return Ip("169.254.28.12"); }
+Address LocalIp() { return Ip("169.254.28.12"); }
 
 std::vector<uint64_t> SumOfThree(uint64_t seq) {
   std::vector<uint64_t> sum(176);
@@ -22,9 +22,9 @@ std::vector<uint64_t> SumOfThree(uint64_t seq) {
 // Children 0 and 1 are ranks of other hosts, child 2 is one of the root's, where the server runs too.
 JobSpec Root(uint32_t forward_ns, uint8_t more_flags = MLNET_NODE_MULTICAST) {
   JobSpec spec = Job(kServerFlags | MLNET_NODE_DELIVER | more_flags);
-  spec.child_addr_be[2] = AggregatorIp();
+  spec.child_addr[2] = AggregatorIp();
   spec.local_children = {2};
-  spec.local_be = LocalIp();
+  spec.local = LocalIp();
   spec.forward_ns = forward_ns;
   return spec;
 }
@@ -41,8 +41,8 @@ class ServerTest : public AggregatorTest {
     Frame f = Contribution(child, seq, blocks);
     f.flags = MLNET_F_SERVER;
     if (child == 2) {
-      f.saddr_be = AggregatorIp();
-      f.daddr_be = LocalIp();
+      f.saddr = AggregatorIp();
+      f.daddr = LocalIp();
     }
     return f;
   }
@@ -110,8 +110,8 @@ TEST_F(ServerTest, the_answer_leaves_as_the_result_and_is_kept) {
   EXPECT_EQ(result.frame.words, answer.words);
   EXPECT_EQ(result.frame.exps[4], 99);
   EXPECT_EQ(result.frame.bitmap, 0b111u);
-  EXPECT_EQ(result.frame.saddr_be, AggregatorIp());
-  EXPECT_EQ(result.frame.daddr_be, GroupIp());
+  EXPECT_EQ(result.frame.saddr, AggregatorIp());
+  EXPECT_EQ(result.frame.daddr, GroupIp());
   EXPECT_EQ(result.frame.dst_mac, kGroupMac);
   const mlnet_cell cell = host_->Cell(kJob, 0, 1, 0);
   EXPECT_EQ(cell.published, MLNET_STAMP(1, 1)) << "the rank of this host has it too";
@@ -133,8 +133,8 @@ TEST_F(ServerTest, without_multicast_each_host_gets_a_copy) {
   Expect(run, MLNET_V_ANSWER_SENT, XDP_REDIRECT);
   for (uint8_t c : {0, 1}) {
     const Parsed copy = ParseFrame(host_->RunEgress(run.meta, run.frame).frame);
-    EXPECT_EQ(copy.frame.daddr_be, WorkerIp(c));
-    EXPECT_EQ(copy.frame.saddr_be, AggregatorIp());
+    EXPECT_EQ(copy.frame.daddr, WorkerIp(c));
+    EXPECT_EQ(copy.frame.saddr, AggregatorIp());
     EXPECT_EQ(copy.frame.words, Answer(0).words);
     EXPECT_TRUE(copy.check_ok);
   }
@@ -142,7 +142,7 @@ TEST_F(ServerTest, without_multicast_each_host_gets_a_copy) {
 
 TEST_F(ServerTest, where_all_ranks_are_on_the_host_the_answer_ends_in_their_inbox) {
   JobSpec spec = Root(kForever);
-  spec.child_addr_be = {AggregatorIp()};
+  spec.child_addr = {AggregatorIp()};
   spec.local_children = {0};
   host_->SetJob(spec);
   Frame only = Push(2, 0);
@@ -262,10 +262,10 @@ TEST_F(ServerTest, sums_without_the_flag_are_reflected) {
 TEST_F(ServerTest, nobody_else_may_answer) {
   Fill(0);
   Frame from_afar = Answer(0);
-  from_afar.saddr_be = WorkerIp(0);
+  from_afar.saddr = WorkerIp(0);
   Expect(host_->Run(from_afar), MLNET_V_DROP_NOT_PARENT, XDP_DROP);
   Frame by_the_nic = Answer(0);
-  by_the_nic.daddr_be = AggregatorIp();
+  by_the_nic.daddr = AggregatorIp();
   Expect(host_->Run(by_the_nic), MLNET_V_DROP_NOT_PARENT, XDP_DROP);
   Bytes damaged = Answer(0).Build();
   damaged[300] ^= 1;

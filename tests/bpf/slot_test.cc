@@ -19,9 +19,9 @@ TEST_F(SlotTest, duplicate_in_an_incomplete_set_is_held_and_counted_once) {
   EXPECT_EQ(reply.frame.type, MLNET_T_HELD);
   EXPECT_EQ(reply.frame.bitmap, 0b100u) << "names the missing child";
   EXPECT_EQ(reply.frame.child, 1);
-  EXPECT_EQ(reply.frame.daddr_be, WorkerIp(1));
-  EXPECT_EQ(reply.frame.saddr_be, AggregatorIp());
-  EXPECT_EQ(reply.frame_bytes, 106u) << "header and trailer only";
+  EXPECT_EQ(reply.frame.daddr, WorkerIp(1));
+  EXPECT_EQ(reply.frame.saddr, AggregatorIp());
+  EXPECT_EQ(reply.frame_bytes, IsIpv6Run() ? 126u : 106u) << "header and trailer only";
   EXPECT_TRUE(reply.check_ok);
   EXPECT_TRUE(reply.ip_checksum_ok);
   const mlnet_words after = host_->Words(kJob, 0, 0, 0);
@@ -36,7 +36,7 @@ TEST_F(SlotTest, duplicate_of_a_complete_set_is_answered_from_the_copy) {
   const Parsed again = ParseFrame(run.frame);
   EXPECT_EQ(again.frame.words, first.frame.words);
   EXPECT_EQ(again.frame.weight, first.frame.weight);
-  EXPECT_EQ(again.frame.daddr_be, WorkerIp(2));
+  EXPECT_EQ(again.frame.daddr, WorkerIp(2));
   EXPECT_EQ(again.frame.dst_mac, WorkerMac(2));
   EXPECT_TRUE(again.check_ok);
 }

@@ -36,12 +36,12 @@ TEST_F(SumTest, last_contribution_becomes_the_multicast_result) {
   EXPECT_TRUE(result.check_ok);
   EXPECT_TRUE(result.ip_checksum_ok);
   EXPECT_EQ(result.udp_checksum, 0);
-  EXPECT_EQ(result.frame.saddr_be, AggregatorIp());
-  EXPECT_EQ(result.frame.daddr_be, GroupIp());
+  EXPECT_EQ(result.frame.saddr, AggregatorIp());
+  EXPECT_EQ(result.frame.daddr, GroupIp());
   EXPECT_EQ(result.frame.src_mac, kAggregatorMac);
   EXPECT_EQ(result.frame.dst_mac, kGroupMac);
   EXPECT_EQ(result.frame.dst_port, MLNET_UDP_PORT);
-  EXPECT_EQ(last.frame.size(), 1514u);
+  EXPECT_EQ(last.frame.size(), IsIpv6Run() ? 1534u : 1514u);
 
   const mlnet_stats stats = host_->Stats(kJob);
   EXPECT_EQ(stats.contributions, 3u);
@@ -196,7 +196,7 @@ TEST_F(SumTest, header_only_last_asks_for_a_packet_that_can_carry_the_sum) {
   EXPECT_EQ(ask.frame.type, MLNET_T_RESEND);
   EXPECT_EQ(ask.frame.child, 2);
   EXPECT_EQ(ask.frame.dst_mac, WorkerMac(2));
-  EXPECT_EQ(ask.frame.daddr_be, WorkerIp(2));
+  EXPECT_EQ(ask.frame.daddr, WorkerIp(2));
   EXPECT_TRUE(ask.check_ok);
 
   // A padded retry, full length, carries it to everybody; its own words do not count.
@@ -207,11 +207,11 @@ TEST_F(SumTest, header_only_last_asks_for_a_packet_that_can_carry_the_sum) {
   Expect(sent, MLNET_V_SUM_SENT_LATE, XDP_TX);
   EXPECT_EQ(ParseFrame(sent.frame).frame.words, Payload(0, 11));
   EXPECT_EQ(ParseFrame(sent.frame).frame.weight, 1);
-  EXPECT_EQ(ParseFrame(sent.frame).frame.daddr_be, GroupIp());
+  EXPECT_EQ(ParseFrame(sent.frame).frame.daddr, GroupIp());
   // From now on a retry is answered to its sender alone.
   const RunResult again = host_->Run(padded);
   Expect(again, MLNET_V_RESEND_RESULT, XDP_TX);
-  EXPECT_EQ(ParseFrame(again.frame).frame.daddr_be, WorkerIp(2));
+  EXPECT_EQ(ParseFrame(again.frame).frame.daddr, WorkerIp(2));
 }
 
 TEST_F(SumTest, nobody_with_data_sums_to_zero_not_to_what_the_slot_held_before) {
@@ -249,8 +249,8 @@ TEST_F(SumTest, classes_have_slots_of_their_own) {
 TEST_F(SumTest, sixty_four_children_complete_once_all_are_in) {
   JobSpec spec = Job(MLNET_NODE_AGGREGATE | MLNET_NODE_MULTICAST);
   spec.job = 9;
-  spec.child_addr_be.clear();
-  for (uint8_t c = 0; c < 64; ++c) spec.child_addr_be.push_back(WorkerIp(c));
+  spec.child_addr.clear();
+  for (uint8_t c = 0; c < 64; ++c) spec.child_addr.push_back(WorkerIp(c));
   host_->SetJob(spec);
   for (uint8_t c = 0; c < 64; ++c) {
     Frame f = Contribution(c, 0, 1);
@@ -278,15 +278,15 @@ TEST_F(SumTest, unicast_result_leaves_as_one_addressed_copy_per_host) {
     EXPECT_TRUE(copy.meta.empty()) << "the mark does not leave the host";
     const Parsed result = ParseFrame(copy.frame);
     EXPECT_EQ(result.frame.dst_mac, WorkerMac(k));
-    EXPECT_EQ(result.frame.daddr_be, WorkerIp(k));
-    EXPECT_EQ(result.frame.saddr_be, AggregatorIp());
+    EXPECT_EQ(result.frame.daddr, WorkerIp(k));
+    EXPECT_EQ(result.frame.saddr, AggregatorIp());
     EXPECT_EQ(result.frame.words, SumOfPayloads(0, 11));
     EXPECT_TRUE(result.check_ok);
     EXPECT_TRUE(result.ip_checksum_ok);
   }
   EXPECT_EQ(host_->RunEgress(last.meta, last.frame).action, XDP_DROP) << "no host for a fourth copy";
   const RunResult next = Complete(1);
-  EXPECT_EQ(ParseFrame(host_->RunEgress(next.meta, next.frame).frame).frame.daddr_be, WorkerIp(0))
+  EXPECT_EQ(ParseFrame(host_->RunEgress(next.meta, next.frame).frame).frame.daddr, WorkerIp(0))
       << "the next result starts at the first host again";
 }
 
@@ -299,17 +299,17 @@ TEST_F(SumTest, frames_without_the_mark_pass_the_egress_program_unchanged) {
 
 TEST_F(SumTest, ranks_of_one_host_get_one_copy) {
   JobSpec spec = Job(MLNET_NODE_AGGREGATE);
-  spec.child_addr_be = {WorkerIp(0), WorkerIp(0), WorkerIp(0)};
+  spec.child_addr = {WorkerIp(0), WorkerIp(0), WorkerIp(0)};
   host_->SetJob(spec);
   RunResult last;
   for (uint8_t c = 0; c < kChildren; ++c) {
     Frame f = Contribution(c, 0);
-    f.saddr_be = WorkerIp(0);
+    f.saddr = WorkerIp(0);
     f.src_mac = WorkerMac(0);
     last = host_->Run(f);
   }
   Expect(last, MLNET_V_SUM_COMPLETE_TX, XDP_TX);
-  EXPECT_EQ(ParseFrame(last.frame).frame.daddr_be, WorkerIp(0));
+  EXPECT_EQ(ParseFrame(last.frame).frame.daddr, WorkerIp(0));
   EXPECT_EQ(ParseFrame(last.frame).frame.dst_mac, WorkerMac(0));
 }
 

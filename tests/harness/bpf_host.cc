@@ -13,15 +13,12 @@
 namespace mlnet::test {
 namespace {
 
-constexpr uint32_t kNetmaskClassD = 0xe0;
 constexpr uint32_t kFirstServerInbox = MLNET_INBOXES_MAX / 2;
 
-// Multicast link address of an IPv4 group: RFC 1112, 01:00:5e and the low 23 bits.
-void GroupMac(uint32_t group_be, uint8_t* mac) {
-  uint8_t a[4];
-  std::memcpy(a, &group_be, 4);
-  const uint8_t out[6] = {0x01, 0x00, 0x5e, static_cast<uint8_t>(a[1] & 0x7f), a[2], a[3]};
-  std::memcpy(mac, out, 6);
+mlnet_addr ToNode(const Address& address) {
+  mlnet_addr out;
+  std::memcpy(&out, address.bytes.data(), sizeof(out));
+  return out;
 }
 
 Fd NewMap(bpf_map_type type, const char* name, uint32_t value_size, uint32_t entries, uint32_t flags = 0) {
@@ -161,30 +158,32 @@ void BpfHost::FillNode(const JobSpec& spec, const JobMaps& maps, mlnet_node& nod
   node.epoch = spec.epoch;
   node.port_be = __builtin_bswap16(MLNET_UDP_PORT);
   node.flags = spec.flags;
-  node.n_children = static_cast<uint8_t>(spec.child_addr_be.size());
+  node.n_children = static_cast<uint8_t>(spec.child_addr.size());
   node.n_local = static_cast<uint8_t>(spec.local_children.size());
   node.members = node.n_children == 64 ? ~0ULL : (1ULL << node.n_children) - 1;
-  node.addr_be = spec.aggregator_be;
-  node.local_be = spec.local_be;
-  node.parent_be = spec.local_be != 0 ? spec.local_be : spec.aggregator_be;
-  node.root_be = spec.root_be != 0 ? spec.root_be : spec.aggregator_be;
-  node.up_be = spec.up_be;
+  if (spec.aggregator.IsIpv6()) node.flags |= MLNET_NODE_IPV6;
+  node.addr = ToNode(spec.aggregator);
+  node.local = ToNode(spec.local);
+  node.parent = ToNode(spec.local.IsSet() ? spec.local : spec.aggregator);
+  node.root = ToNode(spec.root.IsSet() ? spec.root : spec.aggregator);
+  node.up = ToNode(spec.up);
   node.up_child = spec.up_child;
   std::memcpy(node.up_mac, spec.up_mac.data(), spec.up_mac.size());
   node.forward_ns = spec.forward_ns;
-  node.group_be = spec.group_be;
+  node.group = ToNode(spec.group);
   node.inbox_id = node.fan_id = node.stats_id = maps.stats_id;
   node.server_inbox_id = kFirstServerInbox + maps.stats_id;
   node.server_ring_id = maps.server_ring_id;
-  if ((spec.group_be & kNetmaskClassD) == kNetmaskClassD) GroupMac(spec.group_be, node.group_mac);
+  const Mac group_mac = GroupMac(spec.group);
+  std::copy(group_mac.begin(), group_mac.end(), node.group_mac);
   node.n_fan = 0;
-  std::vector<uint32_t> seen;
+  std::vector<Address> seen;
   for (uint8_t child = 0; child < node.n_children; ++child) {
-    node.child_addr_be[child] = spec.child_addr_be[child];
+    node.child_addr[child] = ToNode(spec.child_addr[child]);
     // Copies are for other hosts: a result is in this one's inbox already.
-    if (spec.local_be != 0 && std::count(spec.local_children.begin(), spec.local_children.end(), child) > 0) continue;
-    if (std::find(seen.begin(), seen.end(), spec.child_addr_be[child]) != seen.end()) continue;
-    seen.push_back(spec.child_addr_be[child]);
+    if (spec.local.IsSet() && std::count(spec.local_children.begin(), spec.local_children.end(), child) > 0) continue;
+    if (std::find(seen.begin(), seen.end(), spec.child_addr[child]) != seen.end()) continue;
+    seen.push_back(spec.child_addr[child]);
     node.fan_child[node.n_fan++] = child;
   }
   for (size_t i = 0; i < spec.local_children.size(); ++i) {

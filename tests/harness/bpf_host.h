@@ -24,18 +24,18 @@ struct JobSpec {
   uint16_t job = 1;
   uint16_t epoch = 1;
   uint8_t flags = MLNET_NODE_AGGREGATE;  // MLNET_NODE_*
-  std::vector<uint32_t> child_addr_be;   // index = child
-  uint32_t aggregator_be = 0;
-  uint32_t group_be = 0;
+  std::vector<Address> child_addr;       // index = child
+  Address aggregator;
+  Address group;
   uint8_t log2_slots = 2;
   std::vector<uint8_t> open_pools{};       // class_stream values
   std::vector<uint8_t> pool_log2_slots{};  // of each open pool; none: log2_slots
   std::vector<uint8_t> local_children;   // children that run on this host, in local order (deliver)
   uint8_t tree = 0;
   uint8_t num_trees = 1;  // of the job, each with the same pools
-  uint32_t local_be = 0;  // a host with ranks that sums itself: where these send to
-  uint32_t root_be = 0;   // 0: aggregator_be
-  uint32_t up_be = 0;     // inner: the node above, and the own index there
+  Address local;  // a host with ranks that sums itself: where these send to
+  Address root;   // none: aggregator
+  Address up;     // inner: the node above, and the own index there
   uint8_t up_child = 0;
   Mac up_mac{};
   uint32_t forward_ns = 0;

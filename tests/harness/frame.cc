@@ -4,12 +4,14 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <algorithm>
+#include <cstdlib>
 
 namespace mlnet::test {
 namespace {
 
-constexpr size_t kHeaderAt = 42, kPayloadAt = 64, kTrailerBytes = 42;
+constexpr size_t kIpAt = 14, kIpv4Bytes = 20, kIpv6Bytes = 40, kUdpBytes = 8, kHeaderBytes = 22, kTrailerBytes = 42;
+constexpr std::array<uint8_t, 12> kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
 void PutLe(Bytes& out, uint64_t value, int bytes) {
   for (int i = 0; i < bytes; ++i) out.push_back(static_cast<uint8_t>(value >> (8 * i)));
@@ -20,11 +22,7 @@ void PutBe16(Bytes& out, uint16_t value) {
   out.push_back(static_cast<uint8_t>(value));
 }
 
-void PutRaw32(Bytes& out, uint32_t network_order) {
-  uint8_t raw[4];
-  std::memcpy(raw, &network_order, 4);
-  out.insert(out.end(), raw, raw + 4);
-}
+size_t IpBytes(const Bytes& frame) { return frame[12] == 0x86 && frame[13] == 0xdd ? kIpv6Bytes : kIpv4Bytes; }
 
 uint64_t GetLe(const uint8_t* at, int bytes) {
   uint64_t value = 0;
@@ -51,10 +49,42 @@ uint64_t ReferenceMix(const uint8_t* header, const uint8_t* trailer) {
 
 }  // namespace
 
-uint32_t Ip(const std::string& dotted) {
-  in_addr address{};
-  EXPECT_EQ(inet_pton(AF_INET, dotted.c_str(), &address), 1) << dotted;
-  return address.s_addr;
+bool Address::IsIpv6() const { return IsSet() && !std::equal(kMapped.begin(), kMapped.end(), bytes.begin()); }
+bool Address::IsMulticast() const { return IsIpv6() ? bytes[0] == 0xff : bytes[12] >> 4 == 0xe; }
+
+bool IsIpv6Run() {
+  const char* family = std::getenv("MLNET_TEST_IP");
+  return family != nullptr && std::string(family) == "6";
+}
+
+Address Ip(const std::string& dotted) {
+  Address address;
+  std::copy(kMapped.begin(), kMapped.end(), address.bytes.begin());
+  EXPECT_EQ(inet_pton(AF_INET, dotted.c_str(), &address.bytes[12]), 1) << dotted;
+  if (!IsIpv6Run()) return address;
+  const std::string net = address.IsMulticast() ? "ff15::" : "2001:db8::";
+  Address ipv6;
+  EXPECT_EQ(inet_pton(AF_INET6, (net + dotted).c_str(), ipv6.bytes.data()), 1) << net + dotted;
+  return ipv6;
+}
+
+Mac GroupMac(const Address& group) {
+  const auto& b = group.bytes;
+  if (group.IsIpv6()) return {0x33, 0x33, b[12], b[13], b[14], b[15]};
+  return {0x01, 0x00, 0x5e, static_cast<uint8_t>(b[13] & 0x7f), b[14], b[15]};
+}
+
+size_t HeaderAt(const Bytes& frame) { return kIpAt + IpBytes(frame) + kUdpBytes; }
+
+Address Destination(const Bytes& frame) {
+  Address address;
+  if (IpBytes(frame) == kIpv6Bytes) {
+    std::copy_n(&frame[kIpAt + 24], 16, address.bytes.begin());
+    return address;
+  }
+  std::copy(kMapped.begin(), kMapped.end(), address.bytes.begin());
+  std::copy_n(&frame[kIpAt + 16], 4, &address.bytes[12]);
+  return address;
 }
 
 uint64_t ReferenceSum(uint8_t op, const std::vector<uint64_t>& words) {
@@ -81,28 +111,47 @@ Frame& Frame::HeaderOnly(uint16_t nominal) {
   return *this;
 }
 
-Bytes Frame::Build() const {
-  Bytes out(dst_mac.begin(), dst_mac.end());
-  out.insert(out.end(), src_mac.begin(), src_mac.end());
+// RFC 791.
+void Frame::BuildIpv4(Bytes& out, uint16_t udp_bytes) const {
   PutBe16(out, 0x0800);
-  const auto udp_bytes = static_cast<uint16_t>(8 + 22 + words.size() * 8 + kTrailerBytes);
   out.push_back(0x45);
   out.push_back(tos);
-  PutBe16(out, static_cast<uint16_t>(20 + udp_bytes));
+  PutBe16(out, static_cast<uint16_t>(kIpv4Bytes + udp_bytes));
   PutBe16(out, 0x1234);
   PutBe16(out, ip_frag_off);
   out.push_back(ttl);
   out.push_back(17);
   PutBe16(out, 0);
-  PutRaw32(out, saddr_be);
-  PutRaw32(out, daddr_be);
-  const uint16_t checksum = InternetChecksum(out.data() + 14, 20);
+  out.insert(out.end(), saddr.bytes.begin() + 12, saddr.bytes.end());
+  out.insert(out.end(), daddr.bytes.begin() + 12, daddr.bytes.end());
+  const uint16_t checksum = InternetChecksum(out.data() + kIpAt, kIpv4Bytes);
   out[24] = static_cast<uint8_t>(checksum >> 8);
   out[25] = static_cast<uint8_t>(checksum);
+}
+
+// RFC 8200; a flow label that means nothing.
+void Frame::BuildIpv6(Bytes& out, uint16_t udp_bytes) const {
+  PutBe16(out, 0x86dd);
+  PutBe16(out, static_cast<uint16_t>(6 << 12 | tos << 4 | 0x5));
+  PutBe16(out, 0x4321);
+  PutBe16(out, udp_bytes);
+  out.push_back(17);
+  out.push_back(ttl);
+  out.insert(out.end(), saddr.bytes.begin(), saddr.bytes.end());
+  out.insert(out.end(), daddr.bytes.begin(), daddr.bytes.end());
+}
+
+Bytes Frame::Build() const {
+  Bytes out(dst_mac.begin(), dst_mac.end());
+  out.insert(out.end(), src_mac.begin(), src_mac.end());
+  const auto udp_bytes = static_cast<uint16_t>(kUdpBytes + kHeaderBytes + words.size() * 8 + kTrailerBytes);
+  if (saddr.IsIpv6()) BuildIpv6(out, udp_bytes);
+  else BuildIpv4(out, udp_bytes);
   PutBe16(out, src_port);
   PutBe16(out, dst_port);
   PutBe16(out, udp_bytes);
   PutBe16(out, 0xbeef);  // as CHECKSUM_PARTIAL leaves it: not a valid checksum
+  const size_t header_at = out.size();
 
   out.push_back(static_cast<uint8_t>(version << 4 | type));
   out.push_back(static_cast<uint8_t>(op << 4 | wire));
@@ -122,30 +171,53 @@ Bytes Frame::Build() const {
   PutLe(out, weight, 2);
   PutLe(out, reserved, 2);
   out.insert(out.end(), exps.begin(), exps.end());
-  const uint64_t check = ReferenceSum(op, words) + ReferenceMix(out.data() + kHeaderAt, out.data() + trailer_at);
+  const uint64_t check = ReferenceSum(op, words) + ReferenceMix(out.data() + header_at, out.data() + trailer_at);
   for (int i = 0; i < 8; ++i) out[trailer_at + static_cast<size_t>(i)] = static_cast<uint8_t>(check >> (8 * i));
   return out;
 }
 
+namespace {
+
+uint16_t GetBe16(const uint8_t* at) { return static_cast<uint16_t>(at[0] << 8 | at[1]); }
+
+// Everything in front of the mlnet header; gives the bytes that follow the IP header by what it says.
+size_t ParseIp(const Bytes& b, Parsed& p) {
+  Frame& f = p.frame;
+  std::copy_n(b.begin(), 6, f.dst_mac.begin());
+  std::copy_n(b.begin() + 6, 6, f.src_mac.begin());
+  f.daddr = Destination(b);
+  if (IpBytes(b) == kIpv6Bytes) {
+    f.tos = static_cast<uint8_t>(GetBe16(&b[kIpAt]) >> 4);
+    f.ttl = b[kIpAt + 7];
+    std::copy_n(&b[kIpAt + 8], 16, f.saddr.bytes.begin());
+    p.ip_checksum_ok = true;
+    EXPECT_EQ(b[kIpAt] >> 4, 6);
+    return GetBe16(&b[kIpAt + 4]);
+  }
+  f.tos = b[kIpAt + 1];
+  f.ttl = b[kIpAt + 8];
+  std::copy(kMapped.begin(), kMapped.end(), f.saddr.bytes.begin());
+  std::copy_n(&b[kIpAt + 12], 4, &f.saddr.bytes[12]);
+  p.ip_checksum_ok = InternetChecksum(&b[kIpAt], kIpv4Bytes) == 0;
+  return GetBe16(&b[kIpAt + 2]) - kIpv4Bytes;
+}
+
+}  // namespace
+
 Parsed ParseFrame(const Bytes& b) {
   Parsed p;
   p.frame_bytes = b.size();
-  if (b.size() < kPayloadAt + kTrailerBytes) {
+  if (b.size() < kIpAt || b.size() < PayloadAt(b) + kTrailerBytes) {
     ADD_FAILURE() << "frame of " << b.size() << " bytes is too short";
     return p;
   }
   Frame& f = p.frame;
-  std::copy_n(b.begin(), 6, f.dst_mac.begin());
-  std::copy_n(b.begin() + 6, 6, f.src_mac.begin());
-  f.tos = b[15];
-  f.ttl = b[22];
-  std::memcpy(&f.saddr_be, &b[26], 4);
-  std::memcpy(&f.daddr_be, &b[30], 4);
-  f.src_port = static_cast<uint16_t>(b[34] << 8 | b[35]);
-  f.dst_port = static_cast<uint16_t>(b[36] << 8 | b[37]);
-  p.udp_checksum = static_cast<uint16_t>(b[40] << 8 | b[41]);
-  p.ip_checksum_ok = InternetChecksum(&b[14], 20) == 0;
-  const uint8_t* h = &b[kHeaderAt];
+  const size_t ip_payload = ParseIp(b, p), payload_at = PayloadAt(b);
+  const uint8_t* u = &b[kIpAt + IpBytes(b)];
+  f.src_port = GetBe16(u);
+  f.dst_port = GetBe16(u + 2);
+  p.udp_checksum = GetBe16(u + 6);
+  const uint8_t* h = &b[HeaderAt(b)];
   f.version = h[0] >> 4;
   f.type = h[0] & 0xf;
   f.op = h[1] >> 4;
@@ -160,16 +232,14 @@ Parsed ParseFrame(const Bytes& b) {
   f.seq = GetLe(h + 12, 6);
   f.fingerprint = static_cast<uint32_t>(GetLe(h + 18, 4));
   const size_t count = (f.flags & MLNET_F_NO_PAYLOAD) ? 0 : f.nominal_words;
-  const auto total = static_cast<size_t>(b[16] << 8 | b[17]);
-  const auto udp = static_cast<size_t>(b[38] << 8 | b[39]);
-  EXPECT_EQ(total, 20 + 8 + 22 + count * 8 + kTrailerBytes) << "IP total length";
-  EXPECT_EQ(udp, total - 20) << "UDP length";
-  if (b.size() < kPayloadAt + count * 8 + kTrailerBytes) {
+  EXPECT_EQ(ip_payload, kUdpBytes + kHeaderBytes + count * 8 + kTrailerBytes) << "IP length";
+  EXPECT_EQ(GetBe16(u + 4), ip_payload) << "UDP length";
+  if (b.size() < payload_at + count * 8 + kTrailerBytes) {
     ADD_FAILURE() << "frame of " << b.size() << " bytes cannot hold " << count << " words";
     return p;
   }
-  for (size_t i = 0; i < count; ++i) f.words.push_back(GetLe(&b[kPayloadAt + i * 8], 8));
-  const uint8_t* t = &b[kPayloadAt + count * 8];
+  for (size_t i = 0; i < count; ++i) f.words.push_back(GetLe(&b[payload_at + i * 8], 8));
+  const uint8_t* t = &b[payload_at + count * 8];
   p.check = GetLe(t, 8);
   f.bitmap = GetLe(t + 8, 8);
   f.weight = static_cast<uint16_t>(GetLe(t + 16, 2));

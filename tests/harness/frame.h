@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ethernet/IPv4/UDP/mlnet frames for tests. The check word and the checksums are computed here by their
+// Ethernet/IP/UDP/mlnet frames for tests, of both families. The check word and the checksums are computed here by their
 // definition in WIRE_FORMAT.md, not by the code under test.
 #pragma once
 
@@ -16,20 +16,33 @@ namespace mlnet::test {
 using Mac = std::array<uint8_t, 6>;
 using Bytes = std::vector<uint8_t>;
 
-/// Network-order IPv4 address from dotted text.
-uint32_t Ip(const std::string& dotted);
+/// As mlnet_addr: an IPv4 address is mapped (::ffff:a.b.c.d), all 0 is none.
+struct Address {
+  std::array<uint8_t, 16> bytes{};
+  bool IsSet() const { return *this != Address{}; }
+  bool IsIpv6() const;
+  bool IsMulticast() const;
+  bool operator==(const Address&) const = default;
+};
+
+/// The family that this run of the test programs is for: IPv6 where MLNET_TEST_IP is 6.
+bool IsIpv6Run();
+/// IPv6 runs make of `dotted` the address with these last four bytes in 2001:db8::/96, of a group one in ff15::/96.
+Address Ip(const std::string& dotted);
+/// Link address of a group: RFC 1112 (IPv4), RFC 2464 (IPv6).
+Mac GroupMac(const Address& group);
 
 /// One mlnet packet with everything that a test may want to set; sensible defaults for the rest.
 struct Frame {
   Mac src_mac{0x02, 0, 0, 0, 0, 0x01};
   Mac dst_mac{0x02, 0, 0, 0, 0, 0xa0};
-  uint32_t saddr_be = 0;
-  uint32_t daddr_be = 0;
+  Address saddr;  // its family is the frame's
+  Address daddr;
   uint16_t dst_port = MLNET_UDP_PORT;
   uint16_t src_port = 40000;
-  uint8_t ttl = 64;
-  uint8_t tos = 0;
-  uint16_t ip_frag_off = 0x4000;  // DF
+  uint8_t ttl = 64;  // IPv6: hop limit
+  uint8_t tos = 0;   // IPv6: traffic class
+  uint16_t ip_frag_off = 0x4000;  // DF; IPv4 only
 
   uint8_t version = MLNET_PROTO_VERSION;
   uint8_t type = MLNET_T_CONTRIB;
@@ -56,6 +69,10 @@ struct Frame {
   Frame& HeaderOnly(uint16_t nominal);
   /// The bytes on the wire, check word set.
   Bytes Build() const;
+
+ private:
+  void BuildIpv4(Bytes& out, uint16_t udp_bytes) const;
+  void BuildIpv6(Bytes& out, uint16_t udp_bytes) const;
 };
 
 /// What a frame says, read back byte by byte.
@@ -63,10 +80,15 @@ struct Parsed {
   Frame frame;
   uint64_t check = 0;
   bool check_ok = false;
-  bool ip_checksum_ok = false;
+  bool ip_checksum_ok = false;  // IPv6 has none
   uint16_t udp_checksum = 0;
   size_t frame_bytes = 0;
 };
+
+/// Where the mlnet header begins in a frame of its family.
+size_t HeaderAt(const Bytes& frame);
+inline size_t PayloadAt(const Bytes& frame) { return HeaderAt(frame) + 22; }
+Address Destination(const Bytes& frame);
 
 /// REQUIRES: an mlnet frame whose lengths fit. Fails the current test otherwise.
 Parsed ParseFrame(const Bytes& bytes);

@@ -16,8 +16,8 @@ constexpr const char* kLocalAggregator = "169.254.28.12";  // of each host, behi
 constexpr uint64_t kNextTurnNs = 1'000;
 
 test::Mac MacOf(int host) { return {0x02, 0, 0, 0, 0, static_cast<uint8_t>(host + 1)}; }
-uint32_t LocalIp() { return test::Ip(kLocalAggregator); }
-uint32_t GroupIp() { return test::Ip("239.77.1.7"); }
+test::Address LocalIp() { return test::Ip(kLocalAggregator); }
+test::Address GroupIp() { return test::Ip("239.77.1.7"); }
 
 // Loading takes a while and hosts keep jobs apart, so all clusters of a process share them.
 test::BpfHost* HostNumber(size_t index) {
@@ -91,6 +91,7 @@ Cluster::Cluster(const ClusterOptions& options)
   config.timeout_ns = options_.timeout_ns;
   config.window_first = options_.window_first;
   config.small_bytes = options_.small_bytes;
+  if (test::IsIpv6Run()) config.blocks = MLNET_BLOCKS_MAX - 1;  // at the same MTU
   config.trees.clear();
   for (int t = 0; t < options_.trees; ++t) config.trees.push_back(TreeOf(t));
   for (int r = 0; r < options_.ranks; ++r) {
@@ -112,7 +113,7 @@ Cluster::Cluster(const ClusterOptions& options)
 
 Cluster::~Cluster() = default;
 
-uint32_t Cluster::IpOfHost(int host) { return test::Ip("192.0.2." + std::to_string(host + 1)); }
+test::Address Cluster::IpOfHost(int host) { return test::Ip("192.0.2." + std::to_string(host + 1)); }
 
 worker::TreeConfig Cluster::TreeOf(int tree) const {
   worker::TreeConfig config;
@@ -146,19 +147,19 @@ test::JobSpec Cluster::JobOf(int host, int tree) const {
   spec.job = job_;
   spec.tree = static_cast<uint8_t>(tree);
   spec.num_trees = static_cast<uint8_t>(options_.trees);
-  spec.aggregator_be = IpOfHost(node);
-  spec.root_be = IpOfHost(root);
-  spec.group_be = GroupIp();
-  for (const Child& child : shape_.ChildrenOf(node, tree)) spec.child_addr_be.push_back(IpOfHost(child.host));
+  spec.aggregator = IpOfHost(node);
+  spec.root = IpOfHost(root);
+  spec.group = GroupIp();
+  for (const Child& child : shape_.ChildrenOf(node, tree)) spec.child_addr.push_back(IpOfHost(child.host));
   if (host < num_hosts_) spec.flags = MLNET_NODE_DELIVER;
   else spec.flags = 0;
   if (is_node) spec.flags |= MLNET_NODE_AGGREGATE;
   if (host == root && options_.is_multicast) spec.flags |= MLNET_NODE_MULTICAST;
-  if (is_node && host < num_hosts_) spec.local_be = LocalIp();
+  if (is_node && host < num_hosts_) spec.local = LocalIp();
   if (is_node && host != root) {
     const int parent = shape_.ParentOf(host, tree);
     spec.flags |= MLNET_NODE_INNER;
-    spec.up_be = IpOfHost(parent);
+    spec.up = IpOfHost(parent);
     spec.up_mac = MacOf(parent);
     spec.up_child = static_cast<uint8_t>(shape_.NodeIndexOf(host, tree));
     spec.forward_ns = options_.forward_ns;
@@ -239,8 +240,8 @@ void Cluster::Kill(int rank) { ranks_[static_cast<size_t>(rank)]->is_dead = true
 void Cluster::SendUp(int rank, int tree, std::span<const std::byte> packet) {
   const int from = HostOf(rank), to = shape_.NodeOf(rank, tree);
   test::Frame addresses;
-  addresses.saddr_be = IpOfHost(from);
-  addresses.daddr_be = from == to ? LocalIp() : IpOfHost(to);
+  addresses.saddr = IpOfHost(from);
+  addresses.daddr = from == to ? LocalIp() : IpOfHost(to);
   addresses.src_mac = MacOf(from);
   addresses.dst_mac = MacOf(to);
   addresses.words.resize((packet.size() - sizeof(mlnet_hdr) - sizeof(mlnet_trailer)) / 8);
@@ -262,11 +263,10 @@ void Cluster::Deliver(Arrival arrival) {
 // The switch: by destination address; a group goes to every worker host but the one that sends. A host's answers
 // to its own ranks go through its veth, and so through its program again.
 void Cluster::Forward(int from, const test::Bytes& frame) {
-  uint32_t daddr_be;
-  std::memcpy(&daddr_be, frame.data() + 30, sizeof(daddr_be));
+  const test::Address daddr = test::Destination(frame);
   for (int h = 0; h < static_cast<int>(hosts_.size()); ++h) {
-    const bool is_in_group = daddr_be == GroupIp() && h != from && h < num_hosts_;
-    if (is_in_group || daddr_be == IpOfHost(h)) network_.Send(now_ns_, from, h, frame);
+    const bool is_in_group = daddr == GroupIp() && h != from && h < num_hosts_;
+    if (is_in_group || daddr == IpOfHost(h)) network_.Send(now_ns_, from, h, frame);
   }
 }
 

@@ -79,7 +79,7 @@ class Cluster {
   worker::TreeConfig TreeOf(int tree) const;
   std::vector<std::vector<int>> RanksBehind(int node, int tree) const;
   int RootOf(int tree) const { return shape_.RootOf(tree); }
-  static uint32_t IpOfHost(int host);
+  static test::Address IpOfHost(int host);
   std::vector<uint8_t> Pools() const;
   uint8_t Log2Slots(uint8_t pool) const;
   int HostOf(int rank) const { return rank % num_hosts_; }

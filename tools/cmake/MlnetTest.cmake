@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # mlnet_test(TIER NAME sources... [LIBS ...]): one GoogleTest binary, registered with CTest under its tier's label.
 #   Tiers: unit bpf sim lab torch. The binary is tests/bin/TIER_NAME; its CTest name is TIER.NAME.
+#   BOTH_FAMILIES: it uses the harness's addresses, and runs once more with IPv6 ones, as TIER.NAME_ipv6.
 find_package(GTest REQUIRED)
 include(GoogleTest)
 
 function(mlnet_test tier name)
-  cmake_parse_arguments(arg "" "TIMEOUT" "LIBS" ${ARGN})
+  cmake_parse_arguments(arg "BOTH_FAMILIES" "TIMEOUT" "LIBS" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
@@ -16,4 +17,8 @@ function(mlnet_test tier name)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests/bin")
   add_test(NAME ${tier}.${name} COMMAND ${target})
   set_tests_properties(${tier}.${name} PROPERTIES LABELS ${tier} TIMEOUT ${arg_TIMEOUT})
+  if(arg_BOTH_FAMILIES)
+    add_test(NAME ${tier}.${name}_ipv6 COMMAND ${target})
+    set_tests_properties(${tier}.${name}_ipv6 PROPERTIES LABELS ${tier} TIMEOUT ${arg_TIMEOUT} ENVIRONMENT MLNET_TEST_IP=6)
+  endif()
 endfunction()

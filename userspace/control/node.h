@@ -39,7 +39,7 @@ uint32_t InboxCells(const Plan& plan);
 mlnet_node MakeNode(const Plan& plan, size_t tree, const std::string& host, const HostIds& ids, const HostMacs& macs,
                     bool multicast);
 
-/// Link address of an IPv4 multicast group given in network order.
-void GroupMac(uint32_t group_be, uint8_t mac[6]);
+/// Link address of a multicast group: RFC 1112 for IPv4, RFC 2464 for IPv6.
+Mac GroupMac(const std::string& group);
 
 }  // namespace mlnet::control

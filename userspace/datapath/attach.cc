@@ -60,7 +60,8 @@ Result<void> PinLink(int link, const std::string& path) {
 }  // namespace
 
 // libxdp turns a program into an extension of its dispatcher when it loads it, so this is a second load of
-// the object that shares the maps of the first.
+// the object that shares the maps of the first; all but ml_programs, since the kernel keeps what may be in it
+// to programs of one attach type, and an extension has none.
 struct Attachment::Dispatcher {
   ~Dispatcher() {
     if (program != nullptr && is_attached) xdp_program__detach(program, ifindex, mode, 0);
@@ -131,9 +132,13 @@ Result<Attachment> Attachment::ViaDispatcher(const Program& program, const Attac
   bpf_program__set_autoload(d->skeleton->progs.ml_egress_test, false);
   bpf_map* map = nullptr;
   bpf_object__for_each_map(map, d->skeleton->obj) {
-    if (!bpf_map__is_internal(map)) bpf_map__reuse_fd(map, program.MapFd(bpf_map__name(map)));
+    if (!bpf_map__is_internal(map) && map != d->skeleton->maps.ml_programs) bpf_map__reuse_fd(map, program.MapFd(bpf_map__name(map)));
   }
-  d->program = xdp_program__from_bpf_obj(d->skeleton->obj, "xdp");
+  for (bpf_program* handed : {d->skeleton->progs.ml_ingress6, d->skeleton->progs.ml_server, d->skeleton->progs.ml_server6}) {
+    bpf_program__set_expected_attach_type(handed, bpf_attach_type{});
+  }
+  DECLARE_LIBXDP_OPTS(xdp_program_opts, choice, .obj = d->skeleton->obj, .prog_name = "ml_ingress");
+  d->program = xdp_program__create(&choice);
   if (const long err = libxdp_get_error(d->program); err != 0) {
     d->program = nullptr;
     return tl::make_unexpected(ErrnoError(what, static_cast<int>(-err)));

@@ -81,7 +81,8 @@ Result<void> Program::Pin(const std::string& dir) const {
     const std::string path = dir + "/maps/" + bpf_map__name(map);
     if (bpf_obj_pin(bpf_map__fd(map), path.c_str()) != 0) return tl::make_unexpected(ErrnoError("pin " + path, errno));
   }
-  for (const bpf_program* program : {skeleton_->progs.ml_ingress, skeleton_->progs.ml_egress}) {
+  const auto& progs = skeleton_->progs;
+  for (const bpf_program* program : {progs.ml_ingress, progs.ml_ingress6, progs.ml_server, progs.ml_server6, progs.ml_egress}) {
     const std::string path = dir + "/progs/" + bpf_program__name(program);
     if (bpf_obj_pin(bpf_program__fd(program), path.c_str()) != 0) {
       return tl::make_unexpected(ErrnoError("pin " + path, errno));

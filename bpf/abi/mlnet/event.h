@@ -23,7 +23,7 @@ struct mlnet_event {
 	__u8 class_stream;
 	__u8 child;
 	__u8 type; /* enum mlnet_type of the packet */
-	__u32 saddr_be; /* IPv4 source, network order */
+	__u32 pad;
 	__u64 seq;
 	__u64 a;
 	__u64 b;

@@ -14,6 +14,7 @@
  *   ml_stats    PERCPU_ARRAY   stats id -> mlnet_stats               program counts
  *   ml_events   RINGBUF        mlnet_event                           program -> daemon
  *   ml_fan_state PERCPU_ARRAY  0 -> mlnet_fan_state                  which copy the egress program is at
+ *   ml_programs PROG_ARRAY     what a program hands over to          set when the programs are loaded
  *
  * Index 0 of words, inboxes, wakes, rings, fans and stats is never given to a job: 0 means "none".
  */
@@ -43,6 +44,12 @@
 #define MLNET_NODE_MULTICAST 0x04 /* results leave once, to group; else one copy per host */
 #define MLNET_NODE_INNER 0x08     /* sums here, and sends the partial sum on to the node above */
 #define MLNET_NODE_SERVER 0x10    /* root whose host has the job's server: gets sums with MLNET_F_SERVER */
+#define MLNET_NODE_IPV6 0x80      /* all addresses of the job are IPv6; else all are IPv4 */
+
+/* In network order. IPv4: mapped, ::ffff:a.b.c.d, of which the program reads the last word. All 0: none. */
+struct mlnet_addr {
+	__u32 be[4];
+};
 
 #define MLNET_POOLS_MAX 16 /* class + 8 * stream, as in class_stream */
 
@@ -63,12 +70,12 @@ struct mlnet_node {
 	__u8 n_fan;   /* other hosts that get a copy of a result: entries of fan_child */
 	__u8 n_local; /* ranks on this host: entries of local_ring */
 	__u64 members; /* bit per child that must contribute */
-	__u32 addr_be;   /* own address as aggregator */
-	__u32 local_be;  /* the same for ranks of this host, whose packets come by a veth; 0: none */
-	__u32 group_be;  /* multicast group of results */
-	__u32 parent_be; /* the node above this host's ranks: the own local_be if it sums itself */
-	__u32 up_be;     /* the node above this one (inner) */
-	__u32 root_be;   /* where multicast results come from */
+	struct mlnet_addr addr;   /* own address as aggregator */
+	struct mlnet_addr local;  /* the same for ranks of this host, whose packets come by a veth; or none */
+	struct mlnet_addr group;  /* multicast group of results */
+	struct mlnet_addr parent; /* the node above this host's ranks: the own `local` if it sums itself */
+	struct mlnet_addr up;     /* the node above this one (inner) */
+	struct mlnet_addr root;   /* where multicast results come from */
 	__u32 forward_ns; /* a sum goes up again, or its server is reminded, after that time (inner, server) */
 	__u32 inbox_id;
 	__u32 server_inbox_id; /* cells for the server, laid out as the ranks' (server) */
@@ -78,14 +85,14 @@ struct mlnet_node {
 	__u32 stats_id;
 	__u8 group_mac[6];
 	__u8 nic_mac[6]; /* of the NIC behind fan_id: the source of what local packets become */
-	__u8 up_mac[6];  /* next hop to up_be, kept by mlnetd (inner) */
+	__u8 up_mac[6];  /* next hop to `up`, kept by mlnetd (inner) */
 	__u8 up_child;   /* own index at the node above (inner) */
 	__u8 pad;
 	struct mlnet_pool pools[MLNET_POOLS_MAX];
-	__u32 child_addr_be[MLNET_CHILDREN_MAX]; /* source address each child must have */
-	__u8 fan_child[MLNET_CHILDREN_MAX];      /* copy k goes to the host of this child */
-	__u8 child_local[MLNET_CHILDREN_MAX];    /* child -> local index + 1, 0: not on this host */
-	__u32 local_ring[MLNET_CHILDREN_MAX];    /* local index -> ring id */
+	struct mlnet_addr child_addr[MLNET_CHILDREN_MAX]; /* source address each child must have */
+	__u8 fan_child[MLNET_CHILDREN_MAX];	     /* copy k goes to the host of this child */
+	__u8 child_local[MLNET_CHILDREN_MAX];	     /* child -> local index + 1, 0: not on this host */
+	__u32 local_ring[MLNET_CHILDREN_MAX];	     /* local index -> ring id */
 };
 
 /* ---- slots ---------------------------------------------------------------------------------------- */
@@ -187,7 +194,7 @@ struct mlnet_fan_state {
 };
 
 MLNET_STATIC_ASSERT(sizeof(struct mlnet_pool) == 16, "pool layout");
-MLNET_STATIC_ASSERT(sizeof(struct mlnet_node) == 16 + 13 * 4 + 20 + 256 + 256 + 64 + 64 + 256,
+MLNET_STATIC_ASSERT(sizeof(struct mlnet_node) == 16 + 6 * 16 + 7 * 4 + 20 + 256 + 64 * 16 + 64 + 64 + 256,
 		    "node layout");
 MLNET_STATIC_ASSERT(sizeof(struct mlnet_set) == 80, "set layout");
 MLNET_STATIC_ASSERT(sizeof(struct mlnet_slot) == 168, "slot layout");

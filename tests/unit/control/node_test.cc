@@ -14,6 +14,13 @@ namespace {
 
 using ::testing::ElementsAre;
 
+// IPv4 addresses are mapped.
+std::string Text(const mlnet_addr& address) {
+  char text[INET6_ADDRSTRLEN] = {};
+  inet_ntop(AF_INET6, &address, text, sizeof(text));
+  return std::string(text).starts_with("::ffff:") ? text + 7 : text;
+}
+
 Plan FourRanksOnTwoHosts() {
   Plan plan;
   plan.job_id = 3;
@@ -37,9 +44,9 @@ TEST(node, aggregator_knows_children_slots_and_one_copy_per_host) {
   EXPECT_EQ(node.port_be, htons(28012));
   EXPECT_EQ(node.members, 0xfu);
   EXPECT_EQ(node.n_children, 4);
-  EXPECT_EQ(node.addr_be, inet_addr("10.0.0.9"));
-  EXPECT_EQ(node.child_addr_be[1], inet_addr("10.0.0.2"));
-  EXPECT_EQ(node.child_addr_be[2], inet_addr("10.0.0.1"));
+  EXPECT_EQ(Text(node.addr), "10.0.0.9");
+  EXPECT_EQ(Text(node.child_addr[1]), "10.0.0.2");
+  EXPECT_EQ(Text(node.child_addr[2]), "10.0.0.1");
   EXPECT_EQ(node.n_fan, 2);
   EXPECT_EQ(node.fan_child[0], 0);
   EXPECT_EQ(node.fan_child[1], 1);
@@ -60,7 +67,7 @@ TEST(node, aggregator_knows_children_slots_and_one_copy_per_host) {
   EXPECT_EQ(node.pools[8].log2_slots, 6);
   EXPECT_TRUE(node.pools[9].is_open);
   EXPECT_FALSE(node.pools[10].is_open);
-  EXPECT_EQ(node.group_be, inet_addr("239.205.0.3"));
+  EXPECT_EQ(Text(node.group), "239.205.0.3");
   EXPECT_THAT(node.group_mac, ElementsAre(0x01, 0x00, 0x5e, 0x4d, 0x00, 0x03));
 }
 
@@ -72,7 +79,7 @@ TEST(node, worker_host_knows_its_ranks_and_where_results_go) {
   const Plan plan = FourRanksOnTwoHosts();
   const mlnet_node node = MakeNode(plan, 0, "w2", ids, HostMacs{}, false);
   EXPECT_EQ(node.flags, MLNET_NODE_DELIVER);
-  EXPECT_EQ(node.parent_be, inet_addr("10.0.0.9"));
+  EXPECT_EQ(Text(node.parent), "10.0.0.9");
   EXPECT_EQ(node.inbox_id, 4u);
   EXPECT_EQ(node.n_local, 2);
   EXPECT_EQ(node.child_local[0], 0);
@@ -101,9 +108,9 @@ TEST(node, a_host_of_ranks_that_sums_is_reached_by_its_local_address) {
   const HostMacs macs{{2, 0, 0, 0, 0, 9}, {}};
   const mlnet_node root = MakeNode(plan, 1, "w2", ids, macs, false);
   EXPECT_EQ(root.flags, MLNET_NODE_AGGREGATE | MLNET_NODE_DELIVER);
-  EXPECT_EQ(root.addr_be, inet_addr("10.0.0.2"));
-  EXPECT_EQ(root.local_be, inet_addr("169.254.28.12"));
-  EXPECT_EQ(root.parent_be, root.local_be);
+  EXPECT_EQ(Text(root.addr), "10.0.0.2");
+  EXPECT_EQ(Text(root.local), "169.254.28.12");
+  EXPECT_EQ(Text(root.parent), Text(root.local));
   EXPECT_EQ(root.n_fan, 1) << "a copy for w1 alone: the own ranks have it in their inbox";
   EXPECT_EQ(root.fan_child[0], 0);
   EXPECT_THAT(root.nic_mac, ElementsAre(2, 0, 0, 0, 0, 9));
@@ -113,10 +120,10 @@ TEST(node, a_host_of_ranks_that_sums_is_reached_by_its_local_address) {
   EXPECT_EQ(InboxCells(plan), 1024u);
   const mlnet_node leaf = MakeNode(plan, 0, "w2", ids, macs, false);
   EXPECT_EQ(leaf.flags, MLNET_NODE_DELIVER);
-  EXPECT_EQ(leaf.parent_be, inet_addr("10.0.0.9"));
-  EXPECT_EQ(leaf.local_be, 0u);
+  EXPECT_EQ(Text(leaf.parent), "10.0.0.9");
+  EXPECT_EQ(Text(leaf.local), "::") << "none";
   ids.trees[1] = {0, {}, 0, 0, 5};
-  EXPECT_EQ(MakeNode(plan, 1, "w1", ids, macs, false).parent_be, inet_addr("10.0.0.2"));
+  EXPECT_EQ(Text(MakeNode(plan, 1, "w1", ids, macs, false).parent), "10.0.0.2");
 }
 
 TEST(node, several_ranks_of_a_host_are_one_child_of_the_root) {
@@ -133,18 +140,18 @@ TEST(node, several_ranks_of_a_host_are_one_child_of_the_root) {
   const mlnet_node root = MakeNode(plan, 0, "a1", ids, macs, true);
   EXPECT_EQ(root.n_children, 3);
   EXPECT_EQ(root.members, 7u);
-  EXPECT_EQ(root.child_addr_be[1], inet_addr("10.0.0.2"));
-  EXPECT_EQ(root.child_addr_be[2], inet_addr("10.0.0.3"));
+  EXPECT_EQ(Text(root.child_addr[1]), "10.0.0.2");
+  EXPECT_EQ(Text(root.child_addr[2]), "10.0.0.3");
   EXPECT_EQ(root.n_fan, 3);
   const mlnet_node inner = MakeNode(plan, 0, "w2", ids, macs, false);
   EXPECT_EQ(inner.flags, MLNET_NODE_AGGREGATE | MLNET_NODE_INNER | MLNET_NODE_DELIVER);
   EXPECT_EQ(inner.n_children, 2);
   EXPECT_EQ(inner.members, 3u);
-  EXPECT_EQ(inner.addr_be, inet_addr("10.0.0.2"));
-  EXPECT_EQ(inner.local_be, inet_addr("169.254.28.12"));
-  EXPECT_EQ(inner.parent_be, inner.local_be);
-  EXPECT_EQ(inner.up_be, inet_addr("10.0.0.9"));
-  EXPECT_EQ(inner.root_be, inner.up_be);
+  EXPECT_EQ(Text(inner.addr), "10.0.0.2");
+  EXPECT_EQ(Text(inner.local), "169.254.28.12");
+  EXPECT_EQ(Text(inner.parent), Text(inner.local));
+  EXPECT_EQ(Text(inner.up), "10.0.0.9");
+  EXPECT_EQ(Text(inner.root), Text(inner.up));
   EXPECT_EQ(inner.up_child, 1);
   EXPECT_THAT(inner.up_mac, ElementsAre(2, 0, 0, 0, 0, 9));
   EXPECT_THAT(inner.nic_mac, ElementsAre(2, 0, 0, 0, 0, 2));
@@ -155,7 +162,7 @@ TEST(node, several_ranks_of_a_host_are_one_child_of_the_root) {
   EXPECT_EQ(ChildIndexOf(plan, 0, 3), 1);
   const mlnet_node lone = MakeNode(plan, 0, "w3", {4, {11}, ids.trees}, macs, false);
   EXPECT_EQ(lone.flags, MLNET_NODE_DELIVER);
-  EXPECT_EQ(lone.parent_be, inet_addr("10.0.0.9"));
+  EXPECT_EQ(Text(lone.parent), "10.0.0.9");
   EXPECT_EQ(lone.child_local[2], 1) << "the third child of the root";
 }
 
@@ -169,20 +176,42 @@ TEST(node, head_of_a_rack_passes_results_on_to_the_hosts_below) {
   const mlnet_node head = MakeNode(plan, 0, "h", ids, macs, /*multicast=*/true);
   EXPECT_EQ(head.flags, MLNET_NODE_AGGREGATE | MLNET_NODE_INNER) << "only roots send by multicast";
   EXPECT_EQ(head.n_children, 4);
-  EXPECT_EQ(head.child_addr_be[3], inet_addr("10.0.0.2"));
+  EXPECT_EQ(Text(head.child_addr[3]), "10.0.0.2");
   EXPECT_EQ(head.n_fan, 2);
-  EXPECT_EQ(head.up_be, inet_addr("10.0.0.9"));
+  EXPECT_EQ(Text(head.up), "10.0.0.9");
   EXPECT_EQ(head.up_child, 0);
-  EXPECT_EQ(head.local_be, 0u);
+  EXPECT_EQ(Text(head.local), "::");
   const mlnet_node root = MakeNode(plan, 0, "a1", ids, macs, true);
   EXPECT_EQ(root.n_children, 1);
-  EXPECT_EQ(root.child_addr_be[0], inet_addr("10.0.0.7"));
+  EXPECT_EQ(Text(root.child_addr[0]), "10.0.0.7");
   EXPECT_EQ(root.n_fan, 1);
   const mlnet_node leaf = MakeNode(plan, 0, "w2", {4, {11, 12}, {TreeIds{}}}, macs, true);
   EXPECT_EQ(leaf.flags, MLNET_NODE_DELIVER);
-  EXPECT_EQ(leaf.parent_be, inet_addr("10.0.0.7"));
-  EXPECT_EQ(leaf.root_be, inet_addr("10.0.0.9"));
+  EXPECT_EQ(Text(leaf.parent), "10.0.0.7");
+  EXPECT_EQ(Text(leaf.root), "10.0.0.9");
   EXPECT_EQ(leaf.child_local[3], 2);
+}
+
+TEST(node, an_ipv6_plan_has_whole_addresses_and_the_link_address_of_its_group) {
+  Plan plan = FourRanksOnTwoHosts();
+  plan.ports = {{"w1", "eth0", "fd77::1", ""}, {"w2", "eth0", "fd77:1:2:3:4:5:6:7", "fd00:6d6c::1"}};
+  plan.trees = {{1, {{1, -1}, {0, 0}}}};
+  plan.group = "ff15::6d6c:3";
+  HostIds ids;
+  ids.inbox = 4;
+  ids.rings = {11, 12};
+  ids.trees = {{100, {7, 8, 9, 10}, 2, 50, 6}};
+  const mlnet_node root = MakeNode(plan, 0, "w2", ids, HostMacs{}, true);
+  EXPECT_EQ(root.flags, MLNET_NODE_AGGREGATE | MLNET_NODE_DELIVER | MLNET_NODE_MULTICAST | MLNET_NODE_IPV6);
+  EXPECT_EQ(Text(root.addr), "fd77:1:2:3:4:5:6:7");
+  EXPECT_EQ(Text(root.local), "fd00:6d6c::1");
+  EXPECT_EQ(Text(root.parent), "fd00:6d6c::1");
+  EXPECT_EQ(Text(root.child_addr[0]), "fd77::1");
+  EXPECT_EQ(Text(root.child_addr[1]), "fd77:1:2:3:4:5:6:7");
+  EXPECT_EQ(Text(root.group), "ff15::6d6c:3");
+  EXPECT_THAT(root.group_mac, ElementsAre(0x33, 0x33, 0x6d, 0x6c, 0x00, 0x03));
+  EXPECT_EQ(MakeNode(plan, 0, "w1", ids, HostMacs{}, true).flags, MLNET_NODE_DELIVER | MLNET_NODE_IPV6);
+  EXPECT_EQ(MakeNode(plan, 0, "none", ids, HostMacs{}, true).flags, 0);
 }
 
 TEST(node, sixty_four_children_fill_the_member_word) {
