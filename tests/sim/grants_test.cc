@@ -25,11 +25,10 @@ TEST(GrantsSim, a_window_bounds_what_all_trees_together_have_on_their_way) {
   for (const int trees : {1, 3}) {
     Cluster cluster({.ranks = 3, .trees = trees, .log2_slots = 6});
     GrantAll(cluster, {.window = 6});
-    FloatCall call(3, 20'000, 5);
+    FloatCall call(3, 100'000, 5);
     const Works works = SubmitAll(cluster, call);
     uint64_t most = 0;
-    for (uint64_t i = 0; i < 50; ++i) {
-      const uint64_t at = cluster.now_ns() + i * kMs / 20;
+    for (uint64_t at = cluster.now_ns(); at < 30 * kMs; at += kMs / 50) {
       cluster.At(at, [&] {
         const CommStats s = cluster.Stats(1);
         most = std::max(most, s.packets_sent - s.results);

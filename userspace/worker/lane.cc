@@ -6,6 +6,11 @@
 #include <bit>
 
 namespace mlnet::worker {
+namespace {
+
+constexpr uint64_t kGrantSpreadNs = 500'000'000;  // all ranks have heard of a grant by then
+
+}  // namespace
 
 Lane::Lane(const LaneContext& context, size_t tree, int traffic_class, Lane* repairs)
     : context_(context),
@@ -79,8 +84,9 @@ bool Lane::HasRoomFor(const Collective& collective) const {
 
 void Lane::SetGrant(const Grant& grant, uint32_t window, uint64_t now_ns) {
   window_.SetLimit(grant.window == 0 ? window_most_ : std::min(window_most_, window));
-  gap_ns_ = grant.gap_ns;
-  if (gap_ns_ == 0) opens_ns_ = 0;
+  if (grant != grant_) window_.IgnoreLossesUntil(now_ns + kGrantSpreadNs);
+  grant_ = grant;
+  if (grant.gap_ns == 0) opens_ns_ = 0;
   if (grant.waits && !is_kept_waiting_) kept_since_ns_ = now_ns;
   if (!grant.waits && is_kept_waiting_) {
     // Its time starts anew: that it was not done by now is not the ranks' fault.

@@ -121,7 +121,7 @@ class Lane {
   bool has_timed_out_ = false;  // in this scan: the oldest packet is to ask
 
   // While jobs meet.
-  uint64_t gap_ns_ = 0;
+  Grant grant_;
   uint64_t opens_ns_ = 0;        // nothing new is sent before
   bool is_kept_waiting_ = false;
   uint64_t kept_since_ns_ = 0;

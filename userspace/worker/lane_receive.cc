@@ -96,7 +96,7 @@ void Lane::OnAnswer(Flight& flight, uint64_t now_ns) {
   window_.OnAnswer(now_ns, rtt_.srtt_ns(), flights_.size());
   gate_.OnAnswer();
   last_answer_ns_ = now_ns;
-  if (gap_ns_ != 0) opens_ns_ = now_ns + gap_ns_;
+  if (grant_.gap_ns != 0) opens_ns_ = now_ns + grant_.gap_ns;
   has_asked_ = false;
   is_waiting_for_others_ = false;
   rearmed_ns_ = now_ns + rtt_.rto_ns();  // while answers come, what is missing shows by being overtaken

@@ -46,6 +46,7 @@ void SendWindow::OnAnswer(uint64_t now_ns, uint64_t srtt_ns, uint32_t in_flight)
 }
 
 void SendWindow::OnLoss(uint64_t now_ns, uint64_t srtt_ns) {
+  if (now_ns < losses_count_ns_) return;
   StartRound(now_ns, srtt_ns);
   ++lost_in_round_;
   const double tolerated = tolerated_share_ * std::max(kRoundPacketsMin, answered_in_round_);

@@ -19,6 +19,9 @@ class SendWindow {
   uint32_t size() const { return std::min(static_cast<uint32_t>(size_), limit_); }
   /// From outside: at most so many, whatever the path would carry. A window that is let go grows again from there.
   void SetLimit(uint32_t limit);
+  /// The ranks hear of a new grant one after the other, and what waits for the last of them looks lost: until then
+  /// nothing that comes late counts.
+  void IgnoreLossesUntil(uint64_t until_ns) { losses_count_ns_ = until_ns; }
   /// A packet was answered while `in_flight` (it included) were on their way.
   void OnAnswer(uint64_t now_ns, uint64_t srtt_ns, uint32_t in_flight);
   /// A packet was answered only after it had been sent again, and not because of a HELD.
@@ -34,6 +37,7 @@ class SendWindow {
   double most_;
   double threshold_;        // slow start up to here
   double tolerated_share_;  // of a round's packets
+  uint64_t losses_count_ns_ = 0;  // from here on
   uint64_t round_ends_ns_ = 0;
   uint32_t answered_in_round_ = 0;
   uint32_t lost_in_round_ = 0;

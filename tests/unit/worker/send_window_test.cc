@@ -72,6 +72,19 @@ TEST(SendWindow, a_limit_holds_at_once_and_what_it_held_back_grows_again) {
   EXPECT_EQ(window.size(), 64u);
 }
 
+TEST(SendWindow, losses_count_again_when_all_ranks_have_heard) {
+  uint64_t now = 0;
+  SendWindow window(64, 64, 4);
+  window.IgnoreLossesUntil(1000 * kRtt);
+  Answer(window, now, 64);
+  for (int i = 0; i < 60; ++i) window.OnLoss(now, kRtt);
+  EXPECT_EQ(window.size(), 64u);
+  now = 1000 * kRtt;
+  Answer(window, now, 64);
+  for (int i = 0; i < 60; ++i) window.OnLoss(now, kRtt);
+  EXPECT_EQ(window.size(), 32u);
+}
+
 TEST(SendWindow, never_shrinks_below_its_floor) {
   SendWindow window(8, 64, 2);
   uint64_t now = 0;
