@@ -43,5 +43,6 @@ void AddExecCommand(CLI::App& app, Globals& globals);
 void AddXdpCommand(CLI::App& app, Globals& globals);
 void AddFaultCommand(CLI::App& app, Globals& globals);
 void AddPerfCommand(CLI::App& app, Globals& globals);
+void AddJobsCommand(CLI::App& app, Globals& globals);
 
 }  // namespace mlnet::lab

@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
   mlnet::lab::AddFaultCommand(app, globals);
 #ifdef MLNET_LAB_HAS_PERF
   mlnet::lab::AddPerfCommand(app, globals);
+  mlnet::lab::AddJobsCommand(app, globals);
 #endif
   try {
     app.parse(argc, argv);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // mlnetctl job: jobs, their members and counters.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <charconv>
 #include <memory>
 #include <optional>
 
@@ -14,9 +16,16 @@ namespace {
 struct CreateArgs {
   std::string name;
   int world_size = 0;
-  std::optional<int> slots, classes, timeout_ms, deadline_ms, rto_min_us, rto_max_us;
+  std::optional<int> slots, classes, timeout_ms, deadline_ms, rto_min_us, rto_max_us, weight;
+  std::optional<uint64_t> work_bytes;
   std::string multicast;
   std::string shape;
+  std::string order;
+};
+
+struct SetArgs {
+  std::string name;
+  std::vector<std::string> pairs;
 };
 
 std::string Ranks(const Json& job) {
@@ -41,12 +50,36 @@ int Create(Context& context, const CreateArgs& args) {
   set("deadline_ms", args.deadline_ms);
   set("rto_min_us", args.rto_min_us);
   set("rto_max_us", args.rto_max_us);
+  set("weight", args.weight);
+  if (args.work_bytes) params["work_bytes"] = *args.work_bytes;
+  if (!args.order.empty()) params["order"] = args.order;
   if (!args.multicast.empty()) params["multicast"] = args.multicast;
   if (!args.shape.empty()) params["shape"] = args.shape;
   const auto result = context.Call("job.create", params);
   if (!result) return context.Fail(result.error());
   if (context.options.json) context.PrintJson(*result);
   context.Say(LineOf(*result));
+  return kExitOk;
+}
+
+// What is all digits is a number; the daemon knows the keys.
+int Set(Context& context, const SetArgs& args) {
+  Json params = {{"name", args.name}};
+  for (const std::string& pair : args.pairs) {
+    const size_t equals = pair.find('=');
+    if (equals == 0 || equals == std::string::npos || equals + 1 == pair.size()) {
+      return context.Fail(Error{ErrorCode::kInvalidArgument, "'" + pair + "' is not KEY=VALUE", "mlnetctl job set NAME weight=2"});
+    }
+    const std::string value = pair.substr(equals + 1);
+    uint64_t number = 0;
+    const auto [stop, ec] = std::from_chars(value.data(), value.data() + value.size(), number);
+    const bool is_number = ec == std::errc() && stop == value.data() + value.size();
+    params[pair.substr(0, equals)] = is_number ? Json(number) : Json(value);
+  }
+  const auto result = context.Call("job.set", params);
+  if (!result) return context.Fail(result.error());
+  if (context.options.json) context.PrintJson(*result);
+  context.Say(fmt::format("job {}: {}", args.name, fmt::join(args.pairs, " ")));
   return kExitOk;
 }
 
@@ -83,6 +116,18 @@ std::string LagOf(const Json& job, const Json& member) {
     return mean_us && *mean_us ? fmt::format("{:.1f}", **mean_us) : "-";
   }
   return "-";
+}
+
+/// What the job has of links that it shares with others.
+std::string TurnOf(const Json& job) {
+  const Json spec = job.value("spec", Json::object()), progress = job.value("progress", Json::object());
+  std::string text = fmt::format("order {}, weight {}", Text(spec, "order"), Text(spec, "weight"));
+  if (progress.value("is_moving", false) && spec.value("order", "") == "shortest") {
+    text += progress.value("is_in_front", false) ? ", in front" : ", waits for another job";
+  }
+  const auto work = progress.value("work_bytes", uint64_t{0}), done = progress.value("done_bytes", uint64_t{0});
+  if (work != 0) text += fmt::format(", {:.0f} MB of {:.0f} done", static_cast<double>(done) / 1e6, static_cast<double>(work) / 1e6);
+  return text;
 }
 
 Table MemberTable(const Json& job) {
@@ -122,6 +167,7 @@ int Show(Context& context, const std::string& name) {
     out << "  shape       " << Text(*shape, "name") << ": " << Text(*shape, "why") << "\n";
   }
   out << "  results by  " << Fan(job) << "\n";
+  if (job.contains("spec")) out << "  links       " << TurnOf(job) << "\n";
   for (const Json& pool : Items(job, "pools")) {
     out << fmt::format("  pool        class {} stream {}: {} slots\n", Text(pool, "class"),
                        Text(pool, "stream"), 1ULL << rpc::GetOr<uint32_t>(pool, "log2_slots", 0).value_or(0));
@@ -164,6 +210,10 @@ void AddCreate(CLI::App& job, Context& context) {
       ->check(CLI::PositiveNumber);
   create->add_option("--rto-max-us", args->rto_max_us, "longest retransmission timer")
       ->check(CLI::PositiveNumber);
+  create->add_option("--weight", args->weight, "share of the links where jobs meet")->check(CLI::Range(1, 100));
+  create->add_option("--order", args->order, "fair, or shortest: jobs in turn, least left to transfer first")
+      ->check(CLI::IsMember({"fair", "shortest"}));
+  create->add_option("--work-bytes", args->work_bytes, "what each rank transfers in all");
   create->callback(
       [&context, args] { context.action = [&context, args] { return Create(context, *args); }; });
 }
@@ -188,11 +238,17 @@ Table JobTable(const Json& jobs) {
 }
 
 void AddJob(CLI::App& app, Context& context) {
-  CLI::App* job = app.add_subcommand("job", "create, list, show and delete jobs")->require_subcommand(1);
+  CLI::App* job = app.add_subcommand("job", "create, list, show, set and delete jobs")->require_subcommand(1);
   AddCreate(*job, context);
 
   CLI::App* list = job->add_subcommand("list", "jobs of this host");
   list->callback([&context] { context.action = [&context] { return List(context); }; });
+
+  auto changed = std::make_shared<SetArgs>();
+  CLI::App* set = job->add_subcommand("set", "change a job while it runs: weight, order, work_bytes, rto_min_us, rto_max_us");
+  set->add_option("NAME", changed->name, "job")->required();
+  set->add_option("KEY=VALUE", changed->pairs, "such as weight=2")->required();
+  set->callback([&context, changed] { context.action = [&context, changed] { return Set(context, *changed); }; });
 
   auto shown = std::make_shared<std::string>();
   CLI::App* show = job->add_subcommand("show", "members, pools and counters of a job");

@@ -165,6 +165,12 @@ TEST_F(Command, JobDeleteNamesTheJob) {
   EXPECT_EQ(err_, "job demo: deleted\n");
 }
 
+TEST_F(Command, JobSetSendsNumbersAndTexts) {
+  EXPECT_EQ(RunWith("job.set", kJob, {"job", "set", "demo", "weight=3", "order=shortest"}), 0);
+  EXPECT_THAT(daemon_.requests(), ElementsAre(R"(job.set {"name":"demo","order":"shortest","weight":3})"));
+  EXPECT_EQ(err_, "job demo: weight=3 order=shortest\n");
+}
+
 TEST_F(Command, StatusOkShowsOneGlance) {
   EXPECT_EQ(RunWith("status", Status("ok", Json::array(), {kIface}, {kJob}), {"status"}), 0);
   EXPECT_THAT(out_, HasSubstr("mlnetd on w1 (instance w1): ok, pid 12, up 3 min 4 s\n"));

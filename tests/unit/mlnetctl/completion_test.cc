@@ -42,7 +42,7 @@ TEST(BashCompletion, OffersCommandsOfTheLevel) {
 }
 
 TEST(BashCompletion, OffersOptionsOfTheCommandAndGlobalOnes) {
-  EXPECT_EQ(BashOffers("mlnetctl job create --w"), "--world-size\n");
+  EXPECT_EQ(BashOffers("mlnetctl job create --w"), "--world-size --weight --work-bytes\n");
   EXPECT_EQ(BashOffers("mlnetctl job create --js"), "--json\n");
   EXPECT_EQ(BashOffers("mlnetctl job list --w"), "\n");
   EXPECT_EQ(BashOffers("mlnetctl stats demo --l"), "--levels\n");
