@@ -59,6 +59,8 @@ class DaemonLab {
 
   /// What daemons that are started from now on have in [store]; a file in the lab's folder where it is not called.
   void UseStore(const std::string& toml) { store_ = toml; }
+  /// What those have in [[iface]], aside from aggregator.
+  void UseIface(const std::string& toml) { iface_ = toml; }
   void Start(const std::string& host, const std::string& more_config = "");
   void StartAll();
   void Signal(const std::string& host, int signal);  // and waits for its end
@@ -98,6 +100,7 @@ class DaemonLab {
   TempFolder folder_;
   std::string prefix_;
   std::string store_ = "path = \"" + (folder_ / "store.db") + "\"";
+  std::string iface_ = "name = \"eth0\"";
   std::vector<std::string> hosts_;
   std::vector<Fd> pass_links_;  // of the switch's ports
   std::map<std::string, pid_t> daemons_;

@@ -24,15 +24,26 @@ std::string ShowAttached(const Json& iface) {
   return text;
 }
 
+// A name, or a list in the grammar of NCCL_SOCKET_IFNAME.
+bool IsList(const std::string& name) { return name.find_first_of("^=,") != std::string::npos; }
+
+void SayAttachedAndSkipped(Context& context, const Json& result) {
+  for (const Json& iface : Items(result, "ifaces")) context.Say(ShowAttached(iface));
+  for (const Json& iface : Items(result, "skipped")) {
+    context.Say(fmt::format("{}: left out: {}", Text(iface, "name"), Text(iface, "why")));
+  }
+}
+
 int Attach(Context& context, const AttachArgs& args) {
-  Json params = {{"name", args.name}};
+  Json params = {{IsList(args.name) ? "match" : "name", args.name}};
   if (!args.mode.empty()) params["mode"] = args.mode;
   if (!args.share.empty()) params["share"] = args.share;
   if (args.aggregator || args.no_aggregator) params["aggregator"] = args.aggregator;
   const auto result = context.Call("iface.attach", params);
   if (!result) return context.Fail(result.error());
   if (context.options.json) context.PrintJson(*result);
-  context.Say(ShowAttached(*result));
+  if (IsList(args.name)) SayAttachedAndSkipped(context, *result);
+  else context.Say(ShowAttached(*result));
   return kExitOk;
 }
 
@@ -81,7 +92,7 @@ void AddIface(CLI::App& app, Context& context) {
 
   auto args = std::make_shared<AttachArgs>();
   CLI::App* attach = iface->add_subcommand("attach", "put mlnet's program on an interface");
-  attach->add_option("NAME", args->name, "interface, for example eth0")->required();
+  attach->add_option("NAME", args->name, "interface, for example eth0; several as in NCCL_SOCKET_IFNAME: eth,ib or =eth0,eth1 or ^docker,lo")->required();
   attach->add_option("-m,--mode", args->mode, "native, generic or auto (default: as configured)")
       ->check(CLI::IsMember({"native", "generic", "auto"}));
   attach->add_option("--share", args->share, "exclusive, or shared with other XDP programs through libxdp")

@@ -14,6 +14,7 @@
 
 #include "base/errno_error.h"
 #include "control/config_reader.h"
+#include "mlnet/ifname.h"
 #include "mlnet/job.h"
 #include "plan/planner.h"
 
@@ -129,7 +130,13 @@ void ReadDatapath(TableReader& in, Config& out) {
 void ReadIface(TableReader& in, Config& out) {
   IfaceConfig iface;
   in.String("name", iface.name);
-  if (iface.name.empty()) in.Fail("name", "is missing");
+  in.String("match", iface.match);
+  if (iface.name.empty() && iface.match.empty()) in.Fail("name", "is missing");
+  if (!iface.name.empty() && !iface.match.empty()) in.Fail("match", "and iface.name are two ways to choose, give one");
+  if (iface.name.find_first_of("^=,") != std::string::npos) in.Fail("name", "is one interface's name; for several: match = \"" + iface.name + "\"");
+  if (!iface.match.empty()) {
+    if (const auto list = IfnameList::Parse(iface.match); !list) in.Fail("match", "is " + list.error().message + "; " + list.error().hint);
+  }
   in.OneOf("mode", iface.mode, {"native", "generic", "auto"});
   in.OneOf("share", iface.share, {"exclusive", "shared"});
   in.Bool("aggregator", iface.aggregator);

@@ -17,6 +17,7 @@ namespace mlnet::control {
 
 struct IfaceConfig {
   std::string name;
+  std::string match{};              // instead of a name: all that match, in the grammar of <mlnet/ifname.h>
   std::string mode = "native";      // native, generic, auto
   std::string share = "exclusive";  // exclusive, shared
   bool aggregator = false;

@@ -3,6 +3,10 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+
+#include "control/nic_path.h"
+#include "datapath/links.h"
 #include "datapath/netdev.h"
 
 namespace mlnet::daemon {
@@ -11,33 +15,79 @@ namespace {
 
 constexpr int kLocalLinkMtu = 1500;
 
+// But the local link's, which nobody is to choose.
+Result<std::vector<Link>> ReadLinks() {
+  auto links = datapath::ReadLinks();
+  if (!links) return links;
+  std::erase_if(*links, [](const Link& l) { return l.name == datapath::kLocalLinkInner || l.name == datapath::kLocalLinkOuter; });
+  return links;
+}
+
 }  // namespace
 
 using control::IfaceConfig;
-using control::IfaceRecord;
 using control::Json;
 
-void Ifaces::Want(const IfaceConfig& config) { ports_[config.name].config = config; }
+void Ifaces::Want(const IfaceConfig& config) {
+  if (config.match.empty()) {
+    ports_[config.name].config = config;
+    return;
+  }
+  // The configuration was checked with the same parser.
+  if (auto names = IfnameList::Parse(config.match)) patterns_.push_back({config, std::move(*names)});
+}
 
-Result<void> Ifaces::TryAttach(Port& port) {
+// Of a bond all members or none carry the program: packets come by any of them.
+Result<void> Ifaces::AttachMissing(Port& port, const std::vector<std::string>& devices, const std::string& mode) const {
   const IfaceConfig& config = port.config;
-  datapath::AttachRequest request{config.name, config.mode, config.share == "shared", ""};
-  if (!config.detach_on_stop) request.pin_link = pin_dir_ + "/links/" + config.name;
-  auto attached = datapath::Attachment::Attach(program_, request);
-  if (!attached) return tl::make_unexpected(attached.error());
-  port.attachment = std::make_unique<datapath::Attachment>(std::move(*attached));
-  port.problem = {};
-  const datapath::AttachState& state = port.attachment->state();
-  spdlog::info("{}: attached, {} mode, via {} ({})", config.name, state.mode, state.via, state.why);
-  if (config.mode == "auto" && state.mode == "generic") {
-    spdlog::warn("{}: generic mode is several times slower: {}", config.name, state.why);
+  const bool was_empty = port.programs.empty();
+  for (const std::string& device : devices) {
+    if (port.programs.contains(device)) continue;
+    datapath::AttachRequest request{device, mode, config.share == "shared", ""};
+    if (!config.detach_on_stop) request.pin_link = pin_dir_ + "/links/" + device;
+    auto attached = datapath::Attachment::Attach(program_, request);
+    if (!attached) {
+      if (was_empty) port.programs.clear();
+      if (device != config.name) attached.error().message = config.name + ": " + attached.error().message;
+      return tl::make_unexpected(attached.error());
+    }
+    const datapath::AttachState& state = attached->state();
+    spdlog::info("{}: attached{}, {} mode, via {} ({})", config.name, device == config.name ? "" : " to its member " + device, state.mode,
+                 state.via, state.why);
+    if (config.mode == "auto" && state.mode == "generic") {
+      spdlog::warn("{}: generic mode is several times slower: {}", device, port.why.empty() ? state.why : port.why);
+    }
+    port.programs.emplace(device, std::move(*attached));
   }
   return {};
 }
 
+Result<void> Ifaces::Refresh(Port& port, const std::vector<Link>& links) const {
+  const IfaceConfig& config = port.config;
+  std::erase_if(port.programs, [&](const auto& program) {
+    if (program.second.IsAlive()) return false;
+    spdlog::error("{}: the program is gone; somebody detached it, or the interface was removed", program.first);
+    return true;
+  });
+  const auto path = control::FindNicPath(links, config.name);
+  if (!path) {
+    port.programs.clear();
+    return tl::make_unexpected(path.error());
+  }
+  std::erase_if(port.programs, [&](const auto& program) {
+    return std::find(path->devices.begin(), path->devices.end(), program.first) == path->devices.end();
+  });
+  port.why = path->no_native;
+  port.instead = path->instead;
+  if (path->no_native.empty()) return AttachMissing(port, path->devices, config.mode);
+  if (config.mode != "native") return AttachMissing(port, path->devices, "generic");
+  return Err(ErrorCode::kUnsupported, path->no_native,
+             path->instead + "; or take generic mode, several times slower: mlnetctl iface attach " + config.name + " --mode generic");
+}
+
 Result<void> Ifaces::Attach(const IfaceConfig& config) {
   const auto it = ports_.find(config.name);
-  if (it != ports_.end() && it->second.attachment != nullptr) {
+  if (it != ports_.end() && it->second.IsAttached()) {
     const IfaceConfig& now = it->second.config;
     if (now.mode == config.mode && now.share == config.share) {
       it->second.config.aggregator = config.aggregator;
@@ -46,10 +96,58 @@ Result<void> Ifaces::Attach(const IfaceConfig& config) {
     return Err(ErrorCode::kConflict, config.name + " is attached already, in another way",
                "mlnetctl iface detach " + config.name);
   }
-  Port port{config, nullptr, {}};
-  if (auto ok = TryAttach(port); !ok) return ok;
-  ports_[config.name] = std::move(port);
+  const auto links = ReadLinks();
+  if (!links) return tl::make_unexpected(links.error());
+  Port port{config};
+  if (auto ok = Refresh(port, *links); !ok) return ok;
+  ports_.erase(config.name);
+  ports_.emplace(config.name, std::move(port));
+  MatchLocalEnds();
   return {};
+}
+
+std::vector<std::string> Ifaces::AttachNew(const Pattern& pattern, const std::vector<Link>& links,
+                                           std::map<std::string, std::string>& reasons) {
+  std::vector<std::string> attached;
+  for (const Link& link : links) {
+    if (link.is_loopback || !pattern.names.Matches(link.name)) continue;
+    if (ports_.contains(link.name)) {
+      if (ports_.at(link.name).IsAttached()) attached.push_back(link.name);
+      else reasons[link.name] = ports_.at(link.name).problem.message;
+      continue;
+    }
+    Port port{pattern.config, /*is_matched=*/true};
+    port.config.name = link.name;
+    port.config.match.clear();
+    if (auto ok = Refresh(port, links); !ok) {
+      reasons[link.name] = ok.error().message;
+      continue;
+    }
+    ports_.emplace(link.name, std::move(port));
+    attached.push_back(link.name);
+  }
+  return attached;
+}
+
+Result<Json> Ifaces::AttachMatching(const IfaceConfig& config) {
+  auto names = IfnameList::Parse(config.match);
+  if (!names) return tl::make_unexpected(names.error());
+  const auto links = ReadLinks();
+  if (!links) return tl::make_unexpected(links.error());
+  std::map<std::string, std::string> reasons;
+  const auto attached = AttachNew({config, std::move(*names)}, *links, reasons);
+  if (attached.empty()) {
+    std::string text, known;
+    for (const auto& [name, why] : reasons) text += (text.empty() ? ": " : "; ") + why;
+    for (const Link& link : *links) known += (known.empty() ? "" : ", ") + link.name;
+    return Err(reasons.empty() ? ErrorCode::kUnavailable : ErrorCode::kUnsupported,
+               "no interface that matches '" + config.match + "' can carry the program" + text, "interfaces here: " + known);
+  }
+  MatchLocalEnds();
+  Json shown = Json::array(), skipped = Json::array();
+  for (const std::string& name : attached) shown.push_back(Show(name));
+  for (const auto& [name, why] : reasons) skipped.push_back({{"name", name}, {"why", why}});
+  return Json{{"schema", "mlnet.iface.attach/1"}, {"ifaces", shown}, {"skipped", skipped}};
 }
 
 Result<void> Ifaces::Detach(const std::string& name) {
@@ -58,121 +156,75 @@ Result<void> Ifaces::Detach(const std::string& name) {
   return {};
 }
 
+void Ifaces::FindMatching(const std::vector<Link>& links) {
+  std::map<std::string, std::string> reasons;
+  for (const Pattern& pattern : patterns_) AttachNew(pattern, links, reasons);
+  std::erase_if(reasons, [&](const auto& reason) { return ports_.contains(reason.first); });
+  for (const auto& [name, why] : reasons) {
+    const auto told = skipped_.find(name);
+    if (told == skipped_.end() || told->second != why) spdlog::info("{} matches, but is left out: {}", name, why);
+  }
+  skipped_ = std::move(reasons);
+}
+
 void Ifaces::Reconcile() {
+  const auto links = ReadLinks();
+  if (!links) {
+    spdlog::error("{}", links.error().ToString());
+    return;
+  }
   for (auto& [name, port] : ports_) {
-    if (port.attachment != nullptr && !port.attachment->IsAlive()) {
-      spdlog::error("{}: the program is gone; somebody detached it, or the interface was removed", name);
-      port.attachment.reset();
-    }
-    if (port.attachment != nullptr) continue;
-    auto ok = TryAttach(port);
-    if (ok || ok.error().message == port.problem.message) continue;
-    port.problem = ok.error();
-    spdlog::error("{}", port.problem.ToString());
+    const auto ok = Refresh(port, *links);
+    const Error before = std::exchange(port.problem, ok ? Error{} : ok.error());
+    if (!ok && port.problem.message != before.message) spdlog::error("{}", port.problem.ToString());
   }
-}
-
-std::vector<IfaceRecord> Ifaces::Records() const {
-  std::vector<IfaceRecord> records;
-  for (const auto& [name, port] : ports_) {
-    IfaceRecord record{name, "", 0, 0, port.config.aggregator, port.attachment != nullptr, port.config.rate_bps};
-    if (const auto dev = datapath::ReadNetdev(name)) {
-      record.address = dev->address;
-      record.prefix = dev->prefix;
-      record.mtu = dev->mtu;
-    }
-    records.push_back(std::move(record));
-  }
-  return records;
-}
-
-Json Ifaces::Show(const std::string& name) const {
-  Json shown = {{"name", name}, {"attached", false}, {"aggregator", false}, {"mode", nullptr}, {"via", nullptr},
-                {"why", ""}, {"prog_id", nullptr}};
-  if (const auto dev = datapath::ReadNetdev(name)) {
-    shown["ifindex"] = dev->ifindex;
-    shown["driver"] = dev->driver;
-    shown["mtu"] = dev->mtu;
-    shown["speed_mbps"] = dev->speed_mbps;
-    shown["address"] = dev->address;
-    shown["up"] = dev->is_up;
-  }
-  const auto it = ports_.find(name);
-  if (it == ports_.end()) return shown;
-  shown["aggregator"] = it->second.config.aggregator;
-  if (it->second.attachment == nullptr) {
-    shown["why"] = it->second.problem.message;
-    return shown;
-  }
-  const datapath::AttachState& state = it->second.attachment->state();
-  shown["attached"] = true;
-  shown["mode"] = state.mode;
-  shown["via"] = state.via;
-  shown["why"] = state.why;
-  shown["prog_id"] = state.prog_id;
-  return shown;
-}
-
-Json Ifaces::List() const {
-  Json list = Json::array();
-  for (const std::string& name : datapath::NetdevNames()) list.push_back(Show(name));
-  return list;
-}
-
-Json Ifaces::Problems() const {
-  Json problems = Json::array();
-  for (const auto& [name, port] : ports_) {
-    if (port.attachment != nullptr && port.attachment->state().mode == "generic") {
-      problems.push_back({{"message", name + " runs in generic mode: several times slower than native"},
-                          {"hint", port.attachment->state().why}});
-    }
-    if (port.attachment == nullptr) problems.push_back({{"message", port.problem.message}, {"hint", port.problem.hint}});
-  }
-  if (ports_.empty()) {
-    problems.push_back({{"message", "no interface carries the program"}, {"hint", "mlnetctl iface attach NAME"}});
-  }
-  return problems;
-}
-
-bool Ifaces::AnyAttached() const {
-  for (const auto& [name, port] : ports_) {
-    if (port.attachment != nullptr) return true;
-  }
-  return false;
-}
-
-int Ifaces::Ifindex(const std::string& name) const {
-  const auto it = ports_.find(name);
-  return it == ports_.end() || it->second.attachment == nullptr ? 0 : it->second.attachment->state().ifindex;
-}
-
-control::Mac Ifaces::MacOf(const std::string& name) const {
-  const auto dev = datapath::ReadNetdev(name);
-  return dev ? dev->mac : control::Mac{};
+  std::erase_if(ports_, [](const auto& port) { return port.second.is_matched && port.second.programs.empty(); });
+  FindMatching(*links);
+  MatchLocalEnds();
 }
 
 Result<void> Ifaces::OpenLocalLink(const std::string& address, const std::string& instance) {
   auto link = datapath::LocalLink::Create(address, kLocalLinkMtu, instance);
   if (!link) return tl::make_unexpected(link.error());
-  // On the ranks' end as well: answers to them turn round on the other, and a veth drops what comes so unless
-  // its peer has a program.
-  std::vector<datapath::Attachment> ends;
-  for (const char* end : {datapath::kLocalLinkInner, datapath::kLocalLinkOuter}) {
-    auto attached = datapath::Attachment::Attach(program_, {end, "native", false, ""});
-    if (!attached) return tl::make_unexpected(attached.error());
-    ends.push_back(std::move(*attached));
-  }
+  if (auto ok = AttachLocalEnds("native"); !ok) return ok;
   local_link_.emplace(std::move(*link));
-  local_ends_ = std::move(ends);
   local_address_ = address;
   return {};
 }
 
-bool Ifaces::KeepsLinks() const {
-  for (const auto& [name, port] : ports_) {
-    if (port.attachment != nullptr && !port.config.detach_on_stop) return true;
+// On the ranks' end as well: answers to them turn round on the other, and a veth drops what comes so unless
+// its peer has a program.
+Result<void> Ifaces::AttachLocalEnds(const std::string& mode) {
+  local_ends_.clear();  // an interface has one mode at a time
+  std::vector<datapath::Attachment> ends;
+  for (const char* end : {datapath::kLocalLinkInner, datapath::kLocalLinkOuter}) {
+    auto attached = datapath::Attachment::Attach(program_, {end, mode, false, ""});
+    if (!attached) return tl::make_unexpected(attached.error());
+    ends.push_back(std::move(*attached));
   }
-  return false;
+  local_ends_ = std::move(ends);
+  local_mode_ = mode;
+  return {};
+}
+
+// What comes by the local link is redirected to the NIC. From native mode that needs a NIC whose driver takes such
+// frames; from generic mode any will do. So one NIC in generic mode makes the local link generic too.
+void Ifaces::MatchLocalEnds() {
+  if (!local_link_) return;
+  const bool is_generic = std::any_of(ports_.begin(), ports_.end(), [](const auto& port) {
+    const auto& programs = port.second.programs;
+    return std::any_of(programs.begin(), programs.end(), [](const auto& p) { return p.second.state().mode == "generic"; });
+  });
+  const std::string mode = is_generic ? "generic" : "native";
+  if (mode == local_mode_ && !local_ends_.empty()) return;
+  if (auto ok = AttachLocalEnds(mode); !ok) spdlog::error("local link: {}", ok.error().ToString());
+  else spdlog::info("local link: {} mode, as the NICs need it", mode);
+}
+
+bool Ifaces::KeepsLinks() const {
+  return std::any_of(ports_.begin(), ports_.end(), [](const auto& port) {
+    return !port.second.programs.empty() && !port.second.config.detach_on_stop;
+  });
 }
 
 }  // namespace mlnet::daemon

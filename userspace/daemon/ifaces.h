@@ -3,17 +3,18 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/link.h"
 #include "control/config.h"
 #include "control/model.h"
 #include "control/node.h"
 #include "datapath/attach.h"
 #include "datapath/local_link.h"
 #include "datapath/program.h"
+#include "mlnet/ifname.h"
 
 namespace mlnet::daemon {
 
@@ -21,10 +22,12 @@ class Ifaces {
  public:
   Ifaces(const datapath::Program& program, std::string pin_dir) : program_(program), pin_dir_(std::move(pin_dir)) {}
 
-  /// Asks for the program on a NIC; what cannot be done now is tried again by Reconcile.
+  /// Asks for the program on a NIC, or on all that match; what cannot be done now is tried again by Reconcile.
   void Want(const control::IfaceConfig& config);
   /// Asks and attaches at once; on an error nothing is changed.
   Result<void> Attach(const control::IfaceConfig& config);
+  /// The same for all that match now; which ones, and why others were left out. An error when there is none.
+  Result<control::Json> AttachMatching(const control::IfaceConfig& config);
   Result<void> Detach(const std::string& name);
 
   /// Makes actual equal to wanted.
@@ -47,16 +50,34 @@ class Ifaces {
  private:
   struct Port {
     control::IfaceConfig config;
-    std::unique_ptr<datapath::Attachment> attachment;
-    Error problem;  // why it is not attached
+    bool is_matched = false;  // found by a pattern: nobody misses it when it is gone
+    std::map<std::string, datapath::Attachment> programs{};  // by device: a bond's members, else the NIC itself
+    Error problem{};          // why it is not attached, or not everywhere
+    std::string why{};        // only generic mode is possible; empty: the driver decides
+    std::string instead{};    // what makes native mode possible then
+
+    bool IsAttached() const { return !programs.empty() && problem.message.empty(); }
   };
-  Result<void> TryAttach(Port& port);
+  struct Pattern {
+    control::IfaceConfig config;
+    IfnameList names;
+  };
+  Result<void> Refresh(Port& port, const std::vector<Link>& links) const;
+  Result<void> AttachMissing(Port& port, const std::vector<std::string>& devices, const std::string& mode) const;
+  /// Attaches what matches and is not wanted by name; the others get their reason.
+  std::vector<std::string> AttachNew(const Pattern& pattern, const std::vector<Link>& links, std::map<std::string, std::string>& reasons);
+  void FindMatching(const std::vector<Link>& links);
+  Result<void> AttachLocalEnds(const std::string& mode);
+  void MatchLocalEnds();
 
   const datapath::Program& program_;
   std::string pin_dir_;
   std::map<std::string, Port> ports_;
+  std::vector<Pattern> patterns_;
+  std::map<std::string, std::string> skipped_;  // matched, but cannot carry the program: why
   std::optional<datapath::LocalLink> local_link_;
   std::vector<datapath::Attachment> local_ends_;  // destroyed before the link
+  std::string local_mode_;
   std::string local_address_;
 };
 

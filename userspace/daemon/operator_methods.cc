@@ -110,11 +110,14 @@ Result<Json> Daemon::Status() {
 }
 
 Result<Json> Daemon::IfaceAttach(const Json& params) {
-  auto name = rpc::Get<std::string>(params, "name");
-  if (!name) return tl::make_unexpected(name.error());
   control::IfaceConfig config;
+  auto match = rpc::GetOr<std::string>(params, "match", "");
+  if (!match) return tl::make_unexpected(match.error());
+  config.match = *match;
+  auto name = config.match.empty() ? rpc::Get<std::string>(params, "name") : std::string();
+  if (!name) return tl::make_unexpected(name.error());
   for (const control::IfaceConfig& configured : config_.ifaces) {
-    if (configured.name == *name) config.rate_bps = configured.rate_bps;  // the link's, however it is attached
+    if (!name->empty() && configured.name == *name) config.rate_bps = configured.rate_bps;  // the link's, however it is attached
   }
   config.name = *name;
   auto mode = rpc::GetOr<std::string>(params, "mode", config.mode);
@@ -132,6 +135,11 @@ Result<Json> Daemon::IfaceAttach(const Json& params) {
   config.mode = *mode;
   config.share = *share;
   config.aggregator = *aggregator;
+  if (!config.match.empty()) {
+    auto attached = ifaces_.AttachMatching(config);
+    PublishHost();
+    return attached;
+  }
   if (auto ok = ifaces_.Attach(config); !ok) return tl::make_unexpected(ok.error());
   PublishHost();
   Json shown = ifaces_.Show(*name);

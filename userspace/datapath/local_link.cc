@@ -57,6 +57,8 @@ Result<void> SetUp(int ifindex, const std::string& alias) {
   link.ifi_index = ifindex;
   link.ifi_flags = link.ifi_change = IFF_UP;
   mnl_attr_put_strz(request.header(), IFLA_IFALIAS, alias.c_str());  // the kernel ignores it where it makes a link
+  // The program meets packets, not the segments of many in one buffer. Native mode sees to that itself.
+  mnl_attr_put_u32(request.header(), IFLA_GSO_MAX_SEGS, 1);
   // No IPv6 chatter on it.
   nlattr* spec = mnl_attr_nest_start(request.header(), IFLA_AF_SPEC);
   nlattr* inet6 = mnl_attr_nest_start(request.header(), AF_INET6);

@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -19,6 +20,9 @@
 
 namespace mlnet::datapath {
 namespace {
+
+// Drivers whose speed is a constant, or a sum of such.
+constexpr std::string_view kMadeUp[] = {"veth", "tun", "bridge"};
 
 void ReadAddress(Netdev& dev) {
   ifaddrs* head = nullptr;
@@ -41,6 +45,7 @@ void ReadEthtool(int socket, ifreq request, Netdev& dev) {
   info.cmd = ETHTOOL_GDRVINFO;
   request.ifr_data = reinterpret_cast<char*>(&info);
   if (::ioctl(socket, SIOCETHTOOL, &request) == 0) dev.driver = info.driver;
+  if (std::find(std::begin(kMadeUp), std::end(kMadeUp), dev.driver) != std::end(kMadeUp)) return;
   ethtool_cmd settings{};
   settings.cmd = ETHTOOL_GSET;
   request.ifr_data = reinterpret_cast<char*>(&settings);

@@ -88,7 +88,7 @@ share = "shared"
 aggregator = true
 detach_on_stop = false
 [[iface]]
-name = "eth1"
+match = "^docker,lo"
 [job]
 slots = 16
 classes = 3
@@ -111,6 +111,7 @@ window_first = 9
   EXPECT_TRUE(config->ifaces[0].aggregator);
   EXPECT_FALSE(config->ifaces[0].detach_on_stop);
   EXPECT_EQ(config->ifaces[1].mode, "native");
+  EXPECT_EQ(config->ifaces[1].match, "^docker,lo");
   EXPECT_EQ(config->job.slots, 16u);
   EXPECT_EQ(config->job.classes, 3u);
   EXPECT_EQ(config->job.rto_max_us, 8u);
@@ -166,6 +167,9 @@ TEST(config, wrong_values_have_their_place_and_say_what_fits) {
            Case{"[datapath]\ngroup_prefix = \"10.0.0.0/8\"", "f.toml:2:16: ", "multicast prefix"},
            Case{"[[iface]]\nname = \"a\"\naggregator = 1", "f.toml:3:14: ", "true or false"},
            Case{"[[iface]]\nmode = \"native\"", "f.toml:1:1: ", "iface.name is missing"},
+           Case{"[[iface]]\nname = \"a\"\nmatch = \"b\"", "f.toml:3:9: ", "two ways to choose"},
+           Case{"[[iface]]\nname = \"^lo\"", "f.toml:2:8: ", "match = \"^lo\""},
+           Case{"[[iface]]\nmatch = \"eth0,^lo\"", "f.toml:2:9: ", "come first"},
            Case{"[iface]\nname = \"a\"", "f.toml:1:1: ", "[[iface]]"},
            Case{"[job]\nslots = 3", "f.toml:2:9: ", "power of two"},
            Case{"[daemon]\nhost = \"a b\"", "f.toml:2:8: ", "1 to 63"},

@@ -65,6 +65,17 @@ TEST_F(Command, IfaceAttachSendsOnlyWhatWasGiven) {
                   R"(iface.attach {"aggregator":false,"mode":"generic","name":"eth0","share":"shared"})"));
 }
 
+TEST_F(Command, IfaceAttachTakesAListAndSaysWhatWasLeftOut) {
+  const Json docker = {{"name", "docker0"}, {"why", "docker0 is a bridge"}};
+  daemon_.On("iface.attach", {{"schema", "mlnet.iface.attach/1"}, {"ifaces", {kIface}}, {"skipped", {docker}}});
+  daemon_.Start();
+  EXPECT_EQ(Run({"iface", "attach", "=eth0,docker0"}), 0);
+  EXPECT_EQ(err_, "eth0: attached in native mode through bpf_link, program 77 (driver has native XDP)\n"
+                  "docker0: left out: docker0 is a bridge\n");
+  EXPECT_EQ(Run({"iface", "attach", "^lo", "-q"}), 0);
+  EXPECT_THAT(daemon_.requests(), ElementsAre(R"(iface.attach {"match":"=eth0,docker0"})", R"(iface.attach {"match":"^lo"})"));
+}
+
 TEST_F(Command, IfaceDetachInJsonPrintsTheDaemonsObject) {
   EXPECT_EQ(RunWith("iface.detach", Json{{"schema", "mlnet.iface/1"}, {"name", "eth0"}},
                     {"-j", "iface", "detach", "eth0"}),
