@@ -9,6 +9,10 @@
 
 #include <cstdlib>
 #include <memory>
+#include <stdexcept>
+#include <vector>
+
+#include "mlnet/ifname.h"
 
 namespace mlnet::torch_backend {
 namespace {
@@ -31,17 +35,44 @@ std::string SourceTowards(const addrinfo& peer) {
   return ok ? ToText(reinterpret_cast<const sockaddr*>(&local), length) : std::string();
 }
 
-std::string FirstUsableInterface() {
+struct Candidate {
+  std::string name;
+  std::string address;
+};
+
+// Interfaces that are up and have an address, in the kernel's order.
+std::vector<Candidate> UsableInterfaces() {
+  std::vector<Candidate> usable;
   ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return {};
+  if (getifaddrs(&list) != 0) return usable;
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, &freeifaddrs);
   for (const ifaddrs* it = list; it != nullptr; it = it->ifa_next) {
-    const bool usable = (it->ifa_flags & IFF_UP) != 0 && (it->ifa_flags & IFF_LOOPBACK) == 0;
-    if (usable && it->ifa_addr != nullptr && it->ifa_addr->sa_family == AF_INET) {
-      return ToText(it->ifa_addr, sizeof(sockaddr_in));
-    }
+    const bool has_address = it->ifa_addr != nullptr && it->ifa_addr->sa_family == AF_INET;
+    if ((it->ifa_flags & IFF_UP) != 0 && has_address) usable.push_back({it->ifa_name, ToText(it->ifa_addr, sizeof(sockaddr_in))});
   }
-  return {};
+  return usable;
+}
+
+// The address of an allowed interface: the one towards the master if it is of them. Empty: there is none.
+std::string Choose(const std::vector<Candidate>& usable, const IfnameList& allowed, const std::string& towards) {
+  std::string first;
+  for (const Candidate& candidate : usable) {
+    if (!allowed.Matches(candidate.name)) continue;
+    if (candidate.address == towards) return towards;
+    if (first.empty()) first = candidate.address;
+  }
+  return first;
+}
+
+std::string NamesOf(const std::vector<Candidate>& usable) {
+  std::string names;
+  for (const Candidate& c : usable) names += (names.empty() ? "" : ", ") + c.name + " " + c.address;
+  return names.empty() ? "none" : names;
+}
+
+const char* Variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr || *value == '\0' ? nullptr : value;
 }
 
 }  // namespace
@@ -59,11 +90,24 @@ std::string LocalAddressTowards(const std::string& host) {
 }
 
 std::string ReachableAddress() {
-  if (const char* master = std::getenv("MASTER_ADDR"); master != nullptr && *master != '\0') {
-    if (std::string address = LocalAddressTowards(master); !address.empty()) return address;
+  const char* master = Variable("MASTER_ADDR");
+  const std::string towards = master == nullptr ? std::string() : LocalAddressTowards(master);
+  const auto usable = UsableInterfaces();
+  for (const char* variable : {"MLNET_IFNAME", "NCCL_SOCKET_IFNAME"}) {
+    const char* value = Variable(variable);
+    if (value == nullptr) continue;
+    const auto allowed = IfnameList::Parse(value);
+    if (!allowed) throw std::runtime_error(std::string("mlnet: ") + variable + ": " + allowed.error().ToString());
+    std::string address = Choose(usable, *allowed, towards);
+    if (!address.empty()) return address;
+    throw std::runtime_error(std::string("mlnet: ") + variable + "=" + value + " allows none of the interfaces that are up: " +
+                             NamesOf(usable) + " (set MLNET_IFNAME, for example MLNET_IFNAME=eth)");
   }
-  const std::string address = FirstUsableInterface();
-  return address.empty() ? "127.0.0.1" : address;
+  if (!towards.empty()) return towards;
+  for (const char* allowed : {"^docker,lo", "^=lo"}) {
+    if (std::string address = Choose(usable, *IfnameList::Parse(allowed), ""); !address.empty()) return address;
+  }
+  return "127.0.0.1";
 }
 
 }  // namespace mlnet::torch_backend

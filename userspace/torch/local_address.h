@@ -10,8 +10,9 @@ namespace mlnet::torch_backend {
 /// The source address that the routing table picks towards `host`; empty if there is no route or no such host.
 std::string LocalAddressTowards(const std::string& host);
 
-/// $GLOO_SOCKET_IFNAME aside: the address towards $MASTER_ADDR, else the first one of an interface that is up
-/// and not loopback, else 127.0.0.1.
+/// $GLOO_SOCKET_IFNAME aside: of the interfaces that $MLNET_IFNAME, else $NCCL_SOCKET_IFNAME, allows, the one that leads
+/// to $MASTER_ADDR, else the first that is up. Without the variables docker's bridges and the loopback come last.
+/// Throws std::runtime_error, with the interfaces there are, where a variable is wrong or allows none of them.
 std::string ReachableAddress();
 
 }  // namespace mlnet::torch_backend
