@@ -87,15 +87,33 @@ DaemonLab::DaemonLab(std::vector<std::string> hosts)
     : prefix_(fmt::format("mldt{}-", ::getpid())), hosts_(std::move(hosts)) {
   MustRun(fmt::format("ip netns add {0}{1} && ip -n {0}{1} link add br0 type bridge && ip -n {0}{1} link set br0 up", prefix_, kSwitch));
   for (const std::string& host : hosts_) {
-    MustRun(fmt::format("ip netns add {0}{1} && ip -n {0}{1} link set lo up && "
-                        "ip -n {0}{1} link add eth0 type veth peer name p-{1} netns {0}{2} && "
-                        "ip -n {0}{1} addr add {3}/24 dev eth0 && ip -n {0}{1} link set eth0 up && "
-                        "ip -n {0}{2} link set p-{1} master br0 up",
-                        prefix_, host, kSwitch, Address(host)));
-    // Frames that XDP sends into a veth arrive only where its peer has a program too.
-    In(kSwitch, [&] { pass_links_.push_back(AttachPassHere("p-" + host)); });
-    EXPECT_TRUE(pass_links_.back());
+    MustRun(fmt::format("ip netns add {0}{1} && ip -n {0}{1} link set lo up", prefix_, host));
+    Plug(host, "eth0", "p-" + host, "br0", Address(host));
   }
+}
+
+void DaemonLab::Plug(const std::string& host, const std::string& nic, const std::string& port, const std::string& bridge,
+                     const std::string& address) {
+  MustRun(fmt::format("ip -n {0}{1} link add {3} type veth peer name {4} netns {0}{2} && "
+                      "ip -n {0}{1} addr add {6}/24 dev {3} && ip -n {0}{1} link set {3} up && "
+                      "ip -n {0}{2} link set {4} master {5} up",
+                      prefix_, host, kSwitch, nic, port, bridge, address));
+  // Frames that XDP sends into a veth arrive only where its peer has a program too.
+  In(kSwitch, [&] { pass_links_.push_back(AttachPassHere(port)); });
+  EXPECT_TRUE(pass_links_.back());
+}
+
+void DaemonLab::AddSecondNic(const std::string& host) {
+  Shell(fmt::format("ip -n {0}{1} link add br1 type bridge && ip -n {0}{1} link set br1 up", prefix_, kSwitch));  // once
+  std::string address = Address(host);
+  address.replace(address.find(".98."), 4, ".99.");
+  Plug(host, "eth1", "q-" + host, "br1", address);
+}
+
+uint64_t DaemonLab::BytesFrom(const std::string& host, const std::string& nic) const {
+  const std::string port = (nic == "eth0" ? "p-" : "q-") + host;
+  const Json link = Json::parse(Shell("ip -n " + Netns(kSwitch) + " -s -j link show " + port).output);
+  return link.at(0).at("stats64").at("rx").at("bytes");
 }
 
 DaemonLab::~DaemonLab() {

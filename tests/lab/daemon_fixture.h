@@ -57,6 +57,11 @@ class DaemonLab {
   explicit DaemonLab(std::vector<std::string> hosts);
   ~DaemonLab();
 
+  /// eth1 in a network of its own, 10.99.0.0/24.
+  void AddSecondNic(const std::string& host);
+  /// What came out of a host by its NIC, as the switch counts it.
+  uint64_t BytesFrom(const std::string& host, const std::string& nic) const;
+
   /// What daemons that are started from now on have in [store]; a file in the lab's folder where it is not called.
   void UseStore(const std::string& toml) { store_ = toml; }
   /// What those have in [[iface]], aside from aggregator.
@@ -97,6 +102,9 @@ class DaemonLab {
   int NumFds(const std::string& host) const;
 
  private:
+  void Plug(const std::string& host, const std::string& nic, const std::string& port, const std::string& bridge,
+            const std::string& address);
+
   TempFolder folder_;
   std::string prefix_;
   std::string store_ = "path = \"" + (folder_ / "store.db") + "\"";

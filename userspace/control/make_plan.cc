@@ -6,8 +6,10 @@
 #include <bit>
 #include <cmath>
 #include <optional>
+#include <span>
 
 #include "control/plan.h"
+#include "control/rails.h"
 #include "control/roots.h"
 #include "control/tree.h"
 #include "mlnet/job.h"
@@ -24,7 +26,7 @@ struct Draft {
   const PlanInput& in;
   Candidates found;
   std::vector<const HostRecord*> hosts;   // by the planner's host index
-  std::vector<const IfaceRecord*> ifaces;
+  std::vector<Rail> rails;
   std::optional<plan::Shape> wanted;      // none: the planner's choice
 };
 
@@ -45,11 +47,12 @@ bool Has(const std::vector<Candidate>& candidates, const HostRecord* host) {
   return std::any_of(candidates.begin(), candidates.end(), [&](const Candidate& c) { return c.host == host; });
 }
 
-// The hosts of the job's trees, each with the NIC that it uses: the ranks' by rank, then those that may only sum.
+// The hosts of the job's trees, each with the NICs that it uses: the ranks' by rank, then those that may only sum.
 Result<void> ChooseHosts(Draft& draft) {
   if (draft.in.job->job.spec.shape == "workers") draft.found.spares.clear();
   const std::string towards = draft.found.spares.empty()    ? draft.found.workers.front().iface->address
                               : draft.found.spares.front().iface->address;
+  std::vector<const IfaceRecord*> ifaces;
   for (const MemberRecord& member : draft.in.job->members) {
     const HostRecord* host = FindHost(*draft.in.hosts, member.host);
     if (host != nullptr && std::find(draft.hosts.begin(), draft.hosts.end(), host) != draft.hosts.end()) continue;
@@ -60,28 +63,33 @@ Result<void> ChooseHosts(Draft& draft) {
                  "mlnetctl iface attach NAME on that host");
     }
     draft.hosts.push_back(host);
-    draft.ifaces.push_back(iface);
+    ifaces.push_back(iface);
   }
+  const size_t first_spare = draft.hosts.size();
   for (const Candidate& spare : draft.found.spares) {
     draft.hosts.push_back(spare.host);
-    draft.ifaces.push_back(spare.iface);
+    ifaces.push_back(spare.iface);
   }
+  draft.rails = FindRails(draft.hosts, ifaces, first_spare);
   return {};
 }
 
-// Equal rates where only racks are known; none where some are missing: half a truth would mislead.
-double RateOf(const Draft& draft, size_t host) {
-  const bool all = std::all_of(draft.ifaces.begin(), draft.ifaces.end(), [](const auto* i) { return i->rate_bps > 0; });
-  if (all) return static_cast<double>(draft.ifaces[host]->rate_bps);
+// Of a host's NICs in these rails. Equal rates where only racks are known; none where some are missing: half a truth
+// would mislead.
+double RateOf(const Draft& draft, std::span<const Rail> rails, size_t host) {
+  const bool all = std::all_of(draft.rails.begin(), draft.rails.end(), [](const Rail& rail) { return rail.rate_bps > 0; });
+  double rate = 0;
+  for (const Rail& rail : rails) rate += static_cast<double>(rail.ifaces[host]->rate_bps);
+  if (all) return rate;
   const bool racks = std::any_of(draft.hosts.begin(), draft.hosts.end(), [&](const auto* h) { return h->rack != draft.hosts[0]->rack; });
   return racks ? kNominalRate : 0;
 }
 
-plan::Cluster ClusterOf(const Draft& draft) {
+plan::Cluster ClusterOf(const Draft& draft, std::span<const Rail> rails) {
   plan::Cluster cluster;
   for (size_t h = 0; h < draft.hosts.size(); ++h) {
     const HostRecord& host = *draft.hosts[h];
-    const double rate = RateOf(draft, h);
+    const double rate = RateOf(draft, rails, h);
     const bool can_sum = Has(draft.found.workers, &host) || Has(draft.found.spares, &host);
     cluster.hosts.push_back({host.host, host.rack, rate, rate, can_sum});
     cluster.oversubscription = std::max(cluster.oversubscription, host.oversubscription);
@@ -119,49 +127,66 @@ void ChooseByRule(Draft& draft) {
   else draft.wanted = plan::Shape::kWorkers;
 }
 
-PlanTree TreeOf(const plan::Tree& from, double heaviest) {
+PlanTree TreeOf(const plan::Tree& from) {
   PlanTree tree;
-  tree.weight = std::max<uint32_t>(1, static_cast<uint32_t>(std::lround(from.weight / heaviest * kWeightMax)));
   for (const plan::Node& node : from.nodes) tree.nodes.push_back({node.host, node.parent});
   return tree;
 }
 
-Plan PlanOf(const Draft& draft, const plan::Plan& planned) {
+// Only the ports that a tree uses: the others' hosts have no part in the job.
+void UsePorts(const Draft& draft, const Rail& rail, PlanTree& tree, Plan& plan) {
+  for (PlanNode& node : tree.nodes) {
+    const HostRecord& host = *draft.hosts[node.port];
+    const IfaceRecord& iface = *rail.ifaces[node.port];
+    const auto at = std::find_if(plan.ports.begin(), plan.ports.end(),
+                                 [&](const PlanPort& port) { return port.host == host.host && port.iface == iface.name; });
+    node.port = static_cast<size_t>(at - plan.ports.begin());
+    if (at != plan.ports.end()) continue;
+    // Without slots its ranks send to the node above, each on its own.
+    const bool has_slots = host.slots_free >= SlotsPerTree(draft.in.job->job.spec);
+    plan.ports.push_back({host.host, iface.name, iface.address, has_slots ? host.local_address : ""});
+  }
+}
+
+// The trees of the first `num_rails`: each rail planned by its own rates, all in the shape of the first.
+Result<Plan> PlanOn(const Draft& draft, const plan::Settings& settings, size_t num_rails) {
   Plan plan;
-  plan.shape = plan::NameOf(planned.choice().shape);
-  plan.why = planned.reason;
   plan.port = draft.hosts.front()->port;
   plan.blocks = MLNET_BLOCKS_MAX;
   plan.log2_slots = static_cast<uint32_t>(std::countr_zero(draft.in.job->job.spec.slots));
   plan.classes = draft.in.job->job.spec.classes;
   for (const MemberRecord& member : draft.in.job->members) plan.host_of_rank.push_back(member.host);
-  double heaviest = 0;
-  for (const plan::Tree& tree : planned.choice().trees) heaviest = std::max(heaviest, tree.weight);
-  for (const plan::Tree& tree : planned.choice().trees) plan.trees.push_back(TreeOf(tree, heaviest));
-  // Only the ports that a tree uses: the others' hosts have no part in the job.
-  std::vector<std::optional<size_t>> port_of(draft.hosts.size());
-  for (PlanTree& tree : plan.trees) {
-    for (PlanNode& node : tree.nodes) {
-      auto& port = port_of[node.port];
-      if (!port) {
-        const HostRecord& host = *draft.hosts[node.port];
-        port = plan.ports.size();
-        // Without slots its ranks send to the node above, each on its own.
-        const bool has_slots = host.slots_free >= SlotsPerTree(draft.in.job->job.spec);
-        plan.ports.push_back({host.host, draft.ifaces[node.port]->name, draft.ifaces[node.port]->address,
-                              has_slots ? host.local_address : ""});
-      }
-      node.port = *port;
+  auto shape = draft.wanted;
+  const auto shares = SharesOf(draft.rails);
+  std::vector<double> weights;
+  for (size_t r = 0; r < num_rails; ++r) {
+    const Rail& rail = draft.rails[r];
+    const auto planned = plan::MakePlan(ClusterOf(draft, {&rail, 1}), JobOf(draft), settings, shape);
+    if (!planned) return tl::make_unexpected(planned.error());
+    shape = planned->choice().shape;
+    if (r == 0) plan.why = planned->reason;
+    double total = 0;
+    for (const plan::Tree& tree : planned->choice().trees) total += tree.weight;
+    for (const plan::Tree& tree : planned->choice().trees) {
+      weights.push_back(tree.weight / total * shares[r]);
+      plan.trees.push_back(TreeOf(tree));
+      UsePorts(draft, rail, plan.trees.back(), plan);
     }
+  }
+  plan.shape = plan::NameOf(*shape);
+  if (num_rails > 1) plan.why += fmt::format(", on each of {} NICs per host", num_rails);
+  const double heaviest = *std::max_element(weights.begin(), weights.end());
+  for (size_t t = 0; t < weights.size(); ++t) {
+    plan.trees[t].weight = std::max<uint32_t>(1, static_cast<uint32_t>(std::lround(weights[t] / heaviest * kWeightMax)));
   }
   return plan;
 }
 
 Result<void> CheckHosts(const Draft& draft, Plan& plan) {
   for (const PlanPort& port : plan.ports) {
-    const auto at = std::find_if(draft.hosts.begin(), draft.hosts.end(), [&](const auto* h) { return h->host == port.host; });
-    const HostRecord& host = **at;
-    const IfaceRecord& iface = *draft.ifaces[static_cast<size_t>(at - draft.hosts.begin())];
+    const HostRecord& host = **std::find_if(draft.hosts.begin(), draft.hosts.end(), [&](const auto* h) { return h->host == port.host; });
+    const IfaceRecord& iface =
+        *std::find_if(host.ifaces.begin(), host.ifaces.end(), [&](const IfaceRecord& i) { return i.name == port.iface; });
     if (host.port != plan.port) {
       return Err(ErrorCode::kMismatch, fmt::format("host {} uses data port {}, host {} uses {}", host.host, host.port,
                                                    draft.hosts.front()->host, plan.port),
@@ -178,7 +203,7 @@ Result<void> CheckHosts(const Draft& draft, Plan& plan) {
   return {};
 }
 
-bool HasRates(const Draft& draft) { return RateOf(draft, 0) > 0; }
+bool HasRates(const Draft& draft) { return RateOf(draft, draft.rails, 0) > 0; }
 
 Result<Draft> MakeDraft(const PlanInput& in) {
   Draft draft{in, FindCandidates(in), {}, {}, {}};
@@ -202,25 +227,23 @@ const HostRecord* FullHost(const Draft& draft, const Plan& plan) {
   return nullptr;
 }
 
-// With fewer trees where some host has no slots for all.
+// With fewer trees where some host has no slots for all, at last with fewer rails.
 Result<Plan> PlanWithin(const Draft& draft) {
-  const plan::Cluster cluster = ClusterOf(draft);
-  const plan::Job job = JobOf(draft);
   plan::Settings settings;
-  settings.trees_max = MLNET_TREES_MAX;
-  for (;;) {
-    const auto planned = plan::MakePlan(cluster, job, settings, draft.wanted);
-    if (!planned) return tl::make_unexpected(planned.error());
-    Plan plan = PlanOf(draft, *planned);
-    const HostRecord* full = FullHost(draft, plan);
+  for (size_t trees_max = MLNET_TREES_MAX;;) {
+    const size_t num_rails = std::min(draft.rails.size(), trees_max);
+    settings.trees_max = trees_max / num_rails;
+    auto plan = PlanOn(draft, settings, num_rails);
+    if (!plan) return plan;
+    const HostRecord* full = FullHost(draft, *plan);
     if (full == nullptr) return plan;
-    if (plan.trees.size() == 1) {
+    if (plan->trees.size() == 1) {
       return Err(ErrorCode::kUnavailable,
                  fmt::format("host {} has {} slots in a row, the job needs {}", full->host, full->slots_free,
                              SlotsPerTree(draft.in.job->job.spec)),
                  "end other jobs, or create this one with fewer slots");
     }
-    settings.trees_max = plan.trees.size() - 1;
+    trees_max = plan->trees.size() - 1;
   }
 }
 
@@ -239,9 +262,11 @@ Result<Plan> MakePlan(const PlanInput& in) {
 Result<PlannerTask> TaskOfPlanner(const PlanInput& in) {
   const auto draft = MakeDraft(in);
   if (!draft) return tl::make_unexpected(draft.error());
-  const auto least = [](const IfaceRecord* a, const IfaceRecord* b) { return a->mtu < b->mtu; };
-  const int mtu = (*std::min_element(draft->ifaces.begin(), draft->ifaces.end(), least))->mtu;
-  PlannerTask task{ClusterOf(*draft), JobOf(*draft), mtu, HasRates(*draft), draft->wanted};
+  int mtu = draft->rails.front().ifaces.front()->mtu;
+  for (const Rail& rail : draft->rails) {
+    for (const IfaceRecord* iface : rail.ifaces) mtu = std::min(mtu, iface->mtu);
+  }
+  PlannerTask task{ClusterOf(*draft, draft->rails), JobOf(*draft), mtu, HasRates(*draft), draft->wanted};
   for (plan::Host& host : task.cluster.hosts) {
     if (!task.has_rates) host.up_bps = host.down_bps = kNominalRate;
   }

@@ -14,12 +14,6 @@ uint32_t HostOrder(const std::string& address) {
   return inet_pton(AF_INET, address.c_str(), &parsed) == 1 ? ntohl(parsed.s_addr) : 0;
 }
 
-bool SameNetwork(const IfaceRecord& iface, const std::string& address) {
-  if (iface.prefix <= 0 || iface.prefix > 32) return false;
-  const uint32_t mask = ~uint32_t{0} << (32 - iface.prefix);
-  return (HostOrder(iface.address) & mask) == (HostOrder(address) & mask);
-}
-
 size_t JobsSummedOn(const std::vector<JobView>& jobs, const std::string& host) {
   return static_cast<size_t>(std::count_if(jobs.begin(), jobs.end(), [&](const JobView& v) {
     return (v.job.state == kPreparing || v.job.state == kReady) && IsRootOfAny(v.job.plan, host);
@@ -90,6 +84,12 @@ std::vector<Candidate> All(const PlanInput& in, Consider consider, std::string& 
 const HostRecord* FindHost(const std::vector<HostRecord>& hosts, const std::string& name) {
   const auto it = std::find_if(hosts.begin(), hosts.end(), [&](const auto& h) { return h.host == name; });
   return it == hosts.end() ? nullptr : &*it;
+}
+
+bool SameNetwork(const IfaceRecord& iface, const std::string& address) {
+  if (iface.prefix <= 0 || iface.prefix > 32) return false;
+  const uint32_t mask = ~uint32_t{0} << (32 - iface.prefix);
+  return (HostOrder(iface.address) & mask) == (HostOrder(address) & mask);
 }
 
 const IfaceRecord* IfaceTowards(const HostRecord& host, const std::string& address) {

@@ -30,6 +30,9 @@ uint32_t SlotsPerTree(const JobSpec& spec);
 
 const HostRecord* FindHost(const std::vector<HostRecord>& hosts, const std::string& name);
 
+/// Whether `address` is in the network of an interface.
+bool SameNetwork(const IfaceRecord& iface, const std::string& address);
+
 /// The attached interface that shares a network with `address`; else, behind a router, the first one.
 const IfaceRecord* IfaceTowards(const HostRecord& host, const std::string& address);
 

@@ -178,13 +178,14 @@ datapath::HostJobSpec LocalJobs::SpecOf(const Plan& plan, const HostIds& ids) co
   return spec;
 }
 
-// Where results of other roots come in; empty: nowhere.
-std::string LocalJobs::IfaceOfResults(const Plan& plan) const {
+// Where results of other roots come in.
+std::set<std::string> LocalJobs::IfacesOfResults(const Plan& plan) const {
+  std::set<std::string> ifaces;
   for (size_t t = 0; t < plan.trees.size(); ++t) {
     const auto at = FindNode(plan, t, host_);
-    if (at && *at != 0) return PortOf(plan, t, *at).iface;
+    if (at && *at != 0) ifaces.insert(PortOf(plan, t, *at).iface);
   }
-  return "";
+  return ifaces;
 }
 
 Result<void> LocalJobs::Install(const control::JobView& view) {
@@ -199,12 +200,13 @@ Result<void> LocalJobs::Install(const control::JobView& view) {
   auto kernel = datapath::HostJob::Install(program_, SpecOf(plan, (*holding)->ids));
   if (!kernel) return tl::make_unexpected(kernel.error());
   job.kernel = std::make_unique<datapath::HostJob>(std::move(*kernel));
-  const std::string iface = IfaceOfResults(plan);
-  if (!iface.empty() && view.job.spec.multicast != "off") {
-    auto membership = Membership::Take(plan.group, ifaces_.Ifindex(iface));
-    // Not fatal: the probe will not arrive here, and the job uses copies.
-    if (membership) job.membership = std::move(*membership);
-    else spdlog::warn("job {}: {}", view.job.name, membership.error().ToString());
+  if (view.job.spec.multicast != "off") {
+    for (const std::string& iface : IfacesOfResults(plan)) {
+      auto membership = Membership::Take(plan.group, ifaces_.Ifindex(iface));
+      // Not fatal: the probe will not arrive here, and the job uses copies.
+      if (membership) job.memberships.push_back(std::move(*membership));
+      else spdlog::warn("job {}: {}", view.job.name, membership.error().ToString());
+    }
   }
   spdlog::info("job {}: installed, id {}, epoch {}{}{}", view.job.name, plan.job_id, plan.epoch,
                IsRootOfAny(plan, host_) ? ", sums here" : "", job.ranks.empty() ? "" : ", ranks " + std::to_string(job.ranks.size()));

@@ -4,7 +4,7 @@
 
 #include <map>
 #include <memory>
-#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,7 +26,7 @@ struct LocalJob {
   control::Plan plan;
   std::vector<int> ranks;  // local index -> rank
   std::shared_ptr<Holding> holding;
-  std::optional<Membership> membership;
+  std::vector<Membership> memberships;  // of each NIC that results come in by
   bool is_multicast = false;
   uint32_t multicast_seen = 0;  // bit per tree: a probe of its root came in by the group
   uint64_t told_ms = 0;         // when the store was last told that all had
@@ -71,7 +71,7 @@ class LocalJobs {
   std::vector<mlnet_node> Nodes(const control::Plan& plan, const control::HostIds& ids, bool multicast) const;
   datapath::HostJobSpec SpecOf(const control::Plan& plan, const control::HostIds& ids) const;
   std::string AddressAbove(const control::Plan& plan, size_t tree) const;
-  std::string IfaceOfResults(const control::Plan& plan) const;
+  std::set<std::string> IfacesOfResults(const control::Plan& plan) const;
   mlnet_stats StatsOf(const LocalJob& job) const;
   control::Json TreeCounters(const LocalJob& job, size_t tree) const;
 

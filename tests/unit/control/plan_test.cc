@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <numeric>
 
 #include "control/tree.h"
 
@@ -280,6 +282,129 @@ TEST(plan, group_is_the_prefix_and_the_job_id) {
   EXPECT_EQ(plan.epoch, 7);
   Number(plan, {0x0203, 7}, 0xef010200, 24);
   EXPECT_EQ(plan.group, "239.1.2.3");
+}
+
+// Four hosts of ranks with a NIC in each of two networks.
+struct TwoRails : World {
+  TwoRails() {
+    hosts.clear();
+    job.job.spec.shape = "workers";
+    job.members.clear();
+    for (int h = 1; h <= 4; ++h) {
+      const std::string n = std::to_string(h);
+      HostRecord host = Host("w" + n, "10.77.0." + n, false);
+      host.local_address = "169.254.28.12";
+      host.ifaces[0].rate_bps = 10'000'000'000;
+      host.ifaces.push_back({"eth1", "10.78.0." + n, 24, 1500, false, true, 10'000'000'000});
+      hosts.push_back(host);
+      job.members.push_back({1, h - 1, "w" + n, h, true, false, 0, ""});
+    }
+    job.job.world_size = 4;
+  }
+  // Trees and their weights by the interface that all of a tree's hosts use.
+  std::map<std::string, std::vector<uint32_t>> WeightsByIface() {
+    std::map<std::string, std::vector<uint32_t>> weights;
+    const auto plan = Make();
+    EXPECT_TRUE(plan) << plan.error().ToString();
+    for (size_t t = 0; plan && t < plan->trees.size(); ++t) {
+      const std::string iface = RootOf(*plan, t).iface;
+      weights[iface].push_back(plan->trees[t].weight);
+      for (size_t n = 0; n < plan->trees[t].nodes.size(); ++n) {
+        EXPECT_EQ(PortOf(*plan, t, n).iface, iface);
+        EXPECT_EQ(PortOf(*plan, t, n).address.substr(0, 6), iface == "eth0" ? "10.77." : "10.78.");
+      }
+    }
+    return weights;
+  }
+};
+
+TEST(plan, several_nics_per_host_are_several_paths) {
+  TwoRails world;
+  const auto weights = world.WeightsByIface();
+  EXPECT_THAT(weights.at("eth0"), ElementsAre(1000, 1000, 1000, 1000));
+  EXPECT_THAT(weights.at("eth1"), ElementsAre(1000, 1000, 1000, 1000));
+  EXPECT_THAT(world.Make()->why, HasSubstr("2 NICs per host"));
+}
+
+TEST(plan, the_slowest_nic_of_a_network_weighs_it) {
+  TwoRails world;
+  world.At("w3").ifaces[1].rate_bps = 5'000'000'000;
+  auto weights = world.WeightsByIface();
+  EXPECT_THAT(weights.at("eth0"), ElementsAre(1000, 1000, 1000, 1000));
+  const auto& second = weights.at("eth1");
+  EXPECT_NEAR(std::accumulate(second.begin(), second.end(), 0.0), 2000, 4) << "half as much";
+  const auto plan = world.Make();
+  for (size_t t = 4; t < 8; ++t) {
+    if (RootOf(*plan, t).host == "w3") EXPECT_EQ(plan->trees[t].weight, *std::min_element(second.begin(), second.end()));
+  }
+  world.At("w3").ifaces[1].rate_bps = 0;  // then nothing is known
+  EXPECT_THAT(world.WeightsByIface().at("eth1"), ElementsAre(1000, 1000, 1000, 1000));
+}
+
+TEST(plan, a_network_that_a_host_is_not_in_is_not_used) {
+  TwoRails world;
+  world.At("w3").ifaces[1].attached = false;
+  EXPECT_EQ(world.WeightsByIface().count("eth1"), 0u);
+  world.At("w3").ifaces[1].attached = true;
+  world.At("w3").ifaces[1].address = "10.79.0.3";
+  EXPECT_EQ(world.WeightsByIface().count("eth1"), 0u);
+}
+
+TEST(plan, two_nics_in_one_network_are_one_path) {
+  TwoRails world;
+  for (HostRecord& host : world.hosts) host.ifaces[1].address = "10.77.0.1" + host.host.substr(1);
+  EXPECT_EQ(world.WeightsByIface().count("eth1"), 0u);
+}
+
+TEST(plan, names_of_nics_may_differ) {
+  TwoRails world;
+  std::swap(world.At("w2").ifaces[0].name, world.At("w2").ifaces[1].name);
+  const auto plan = world.Make();
+  ASSERT_TRUE(plan) << plan.error().ToString();
+  for (size_t t = 0; t < plan->trees.size(); ++t) {
+    for (size_t n = 0; n < plan->trees[t].nodes.size(); ++n) {
+      EXPECT_EQ(PortOf(*plan, t, n).address.substr(0, 6), RootOf(*plan, t).address.substr(0, 6));
+    }
+  }
+  EXPECT_EQ(plan->trees.size(), 8u);
+}
+
+TEST(plan, a_spare_host_offers_each_nic_by_itself) {
+  TwoRails world;
+  world.job.job.spec.shape = "star";
+  HostRecord spare = Host("a1", "10.77.0.9", true);
+  spare.ifaces[0].rate_bps = 10'000'000'000;
+  spare.ifaces.push_back({"eth1", "10.78.0.9", 24, 1500, false, true, 10'000'000'000});
+  world.hosts.push_back(spare);
+  EXPECT_EQ(world.Make()->trees.size(), 1u);
+  world.At("a1").ifaces[1].aggregator = true;
+  const auto plan = world.Make();
+  EXPECT_EQ(plan->trees.size(), 2u);
+  EXPECT_EQ(NamesOfAggregators(*plan), "a1");
+}
+
+TEST(plan, paths_share_the_trees_that_there_may_be_and_the_slots) {
+  TwoRails world;
+  for (int h = 5; h <= 8; ++h) {
+    HostRecord more = world.hosts[0];
+    more.host = "w" + std::to_string(h);
+    more.ifaces[0].address = "10.77.0." + std::to_string(h);
+    more.ifaces[1].address = "10.78.0." + std::to_string(h);
+    world.hosts.push_back(more);
+    world.job.members.push_back({1, h - 1, more.host, h, true, false, 0, ""});
+  }
+  world.job.job.world_size = 8;
+  EXPECT_EQ(world.WeightsByIface().at("eth0").size(), 8u);
+  EXPECT_EQ(world.WeightsByIface().at("eth1").size(), 8u);
+  // Slots for one tree a host: each sums at most one.
+  for (HostRecord& host : world.hosts) host.slots_free = SlotsOf(8, 2);
+  const auto plan = world.Make();
+  ASSERT_TRUE(plan) << plan.error().ToString();
+  for (const HostRecord& host : world.hosts) {
+    size_t roots = 0;
+    for (size_t t = 0; t < plan->trees.size(); ++t) roots += IsRoot(*plan, t, host.host);
+    EXPECT_LE(roots, 1u) << host.host;
+  }
 }
 
 }  // namespace
