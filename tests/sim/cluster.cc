@@ -93,22 +93,35 @@ Cluster::Cluster(const ClusterOptions& options)
   config.small_bytes = options_.small_bytes;
   if (test::IsIpv6Run()) config.blocks = MLNET_BLOCKS_MAX - 1;  // at the same MTU
   config.trees.clear();
+  config.has_server = options_.has_server;
   for (int t = 0; t < options_.trees; ++t) config.trees.push_back(TreeOf(t));
-  for (int r = 0; r < options_.ranks; ++r) {
-    test::BpfHost& host = *hosts_[static_cast<size_t>(HostOf(r))];
-    const auto local = static_cast<uint32_t>(r / num_hosts_);
-    auto inbox = worker::Inbox::Open(host.InboxFd(job_), host.WakeFd(job_), host.RingFd(job_, local), local);
-    EXPECT_TRUE(inbox.has_value()) << inbox.error().ToString();
-    config.rank = r;
-    for (int t = 0; t < options_.trees; ++t) {
-      worker::TreeConfig& tree = config.trees[static_cast<size_t>(t)];
-      const int node = shape_.NodeOf(r, t), above = shape_.ParentOf(node, t);
-      tree.child = static_cast<uint8_t>(shape_.ChildIndexOf(r, t));
-      tree.children = RanksBehind(node, t);
-      tree.above = above < 0 ? std::vector<std::vector<int>>{} : RanksBehind(above, t);
-    }
-    ranks_.push_back(std::make_unique<Rank>(*this, r, std::move(*inbox), config));
+  for (int r = 0; r < options_.ranks; ++r) SetUpRank(r, config);
+  if (options_.has_server) SetUpServer(config);
+}
+
+void Cluster::SetUpRank(int r, worker::EngineConfig config) {
+  test::BpfHost& host = *hosts_[static_cast<size_t>(HostOf(r))];
+  const auto local = static_cast<uint32_t>(r / num_hosts_);
+  auto inbox = worker::Inbox::Open(host.InboxFd(job_), host.WakeFd(job_), host.RingFd(job_, local), local);
+  EXPECT_TRUE(inbox.has_value()) << inbox.error().ToString();
+  config.rank = r;
+  for (int t = 0; t < options_.trees; ++t) {
+    worker::TreeConfig& tree = config.trees[static_cast<size_t>(t)];
+    const int node = shape_.NodeOf(r, t), above = shape_.ParentOf(node, t);
+    tree.child = static_cast<uint8_t>(shape_.ChildIndexOf(r, t));
+    tree.children = RanksBehind(node, t);
+    tree.above = above < 0 ? std::vector<std::vector<int>>{} : RanksBehind(above, t);
   }
+  ranks_.push_back(std::make_unique<Rank>(*this, r, std::move(*inbox), config));
+}
+
+void Cluster::SetUpServer(worker::EngineConfig config) {
+  test::BpfHost& host = *hosts_[static_cast<size_t>(RootOf(0))];
+  auto inbox = worker::Inbox::Open(host.ServerInboxFd(job_), host.ServerWakeFd(job_), host.ServerRingFd(job_), 0);
+  EXPECT_TRUE(inbox.has_value()) << inbox.error().ToString();
+  config.rank = server();
+  config.is_server = true;
+  ranks_.push_back(std::make_unique<Rank>(*this, server(), std::move(*inbox), config));
 }
 
 Cluster::~Cluster() = default;
@@ -156,6 +169,11 @@ test::JobSpec Cluster::JobOf(int host, int tree) const {
   if (is_node) spec.flags |= MLNET_NODE_AGGREGATE;
   if (host == root && options_.is_multicast) spec.flags |= MLNET_NODE_MULTICAST;
   if (is_node && host < num_hosts_) spec.local = LocalIp();
+  if (options_.has_server && host == root) {
+    spec.flags |= MLNET_NODE_SERVER;
+    spec.local = LocalIp();
+    spec.forward_ns = options_.forward_ns;
+  }
   if (is_node && host != root) {
     const int parent = shape_.ParentOf(host, tree);
     spec.flags |= MLNET_NODE_INNER;
@@ -238,7 +256,7 @@ mlnet_stats Cluster::HostStats(int host) { return hosts_[static_cast<size_t>(hos
 void Cluster::Kill(int rank) { ranks_[static_cast<size_t>(rank)]->is_dead = true; }
 
 void Cluster::SendUp(int rank, int tree, std::span<const std::byte> packet) {
-  const int from = HostOf(rank), to = shape_.NodeOf(rank, tree);
+  const int from = HostOf(rank), to = rank == server() ? from : shape_.NodeOf(rank, tree);
   test::Frame addresses;
   addresses.saddr = IpOfHost(from);
   addresses.daddr = from == to ? LocalIp() : IpOfHost(to);
@@ -257,7 +275,7 @@ void Cluster::Deliver(Arrival arrival) {
   // A redirect without metadata goes out as it is.
   if (run.action == XDP_TX || (run.action == XDP_REDIRECT && run.meta.empty())) Forward(arrival.host, run.frame);
   if (run.action == XDP_REDIRECT && !run.meta.empty()) ForwardCopies(arrival.host, run);
-  if (arrival.host < num_hosts_) RunRanks(arrival.host);
+  RunRanks(arrival.host);
 }
 
 // The switch: by destination address; a group goes to every worker host but the one that sends. A host's answers
@@ -281,7 +299,9 @@ void Cluster::ForwardCopies(int from, const test::RunResult& run) {
 }
 
 void Cluster::RunRanks(int host) {
-  for (int r = host; r < options_.ranks; r += num_hosts_) RunRank(*ranks_[static_cast<size_t>(r)]);
+  for (const auto& rank : ranks_) {
+    if (HostOf(rank->number_) == host) RunRank(*rank);
+  }
 }
 
 void Cluster::RunRank(Rank& rank) {

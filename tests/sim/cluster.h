@@ -25,6 +25,7 @@ struct ClusterOptions {
   int trees = 1;  // each with a root of its own
   bool workers_sum = false;  // roots are worker hosts, in turn; else hosts without ranks
   bool combines = false;     // hosts of several ranks are inner nodes
+  bool has_server = false;   // on the host of each tree's root; one tree
   int racks = 0;             // each with a node of its own between the hosts and the root
   uint32_t forward_ns = 1;   // of inner nodes; by the program's clock, which is not the simulator's
   bool is_multicast = true;
@@ -45,6 +46,8 @@ class Cluster {
   ~Cluster();
 
   int ranks() const { return options_.ranks; }
+  /// What Submit and engine take for the job's server.
+  int server() const { return options_.ranks; }
   /// Runs `call` on the virtual clock; by it, ranks may call at different times.
   void At(uint64_t at_ns, std::function<void()> call);
   std::shared_ptr<Work> Submit(int rank, const worker::CollectiveSpec& spec);
@@ -74,6 +77,8 @@ class Cluster {
   };
 
   void SetUpHosts();
+  void SetUpRank(int rank, worker::EngineConfig config);
+  void SetUpServer(worker::EngineConfig config);
   void SetUpSlots();
   test::JobSpec JobOf(int host, int tree) const;
   worker::TreeConfig TreeOf(int tree) const;
@@ -82,7 +87,7 @@ class Cluster {
   static test::Address IpOfHost(int host);
   std::vector<uint8_t> Pools() const;
   uint8_t Log2Slots(uint8_t pool) const;
-  int HostOf(int rank) const { return rank % num_hosts_; }
+  int HostOf(int rank) const { return rank == server() ? RootOf(0) : rank % num_hosts_; }
   void SendUp(int rank, int tree, std::span<const std::byte> packet);
   void Deliver(Arrival arrival);
   void Forward(int from, const test::Bytes& frame);
@@ -99,7 +104,7 @@ class Cluster {
   uint64_t now_ns_ = 1'000'000;
   Network network_;
   std::vector<test::BpfHost*> hosts_;  // worker hosts, then aggregators without ranks
-  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::vector<std::unique_ptr<Rank>> ranks_;  // the server behind them
   std::vector<Call> calls_;
   std::vector<std::shared_ptr<Work>> works_;
   std::vector<std::string> descriptions_;

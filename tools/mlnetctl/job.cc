@@ -21,6 +21,7 @@ struct CreateArgs {
   std::string multicast;
   std::string shape;
   std::string order;
+  std::string root;
 };
 
 struct SetArgs {
@@ -55,6 +56,7 @@ int Create(Context& context, const CreateArgs& args) {
   if (!args.order.empty()) params["order"] = args.order;
   if (!args.multicast.empty()) params["multicast"] = args.multicast;
   if (!args.shape.empty()) params["shape"] = args.shape;
+  if (!args.root.empty()) params["root"] = args.root;
   const auto result = context.Call("job.create", params);
   if (!result) return context.Fail(result.error());
   if (context.options.json) context.PrintJson(*result);
@@ -202,6 +204,8 @@ void AddCreate(CLI::App& job, Context& context) {
       ->check(CLI::IsMember({"auto", "on", "off"}));
   create->add_option("--shape", args->shape, "who sums: auto, or one that mlnetctl plan shows: star, shards, workers, rack, ...")
       ->check(CLI::IsMember({"auto", "star", "shards", "workers"}));
+  create->add_option("--root", args->root, "reflect, or server: one process joins as the server, for pushes and pulls")
+      ->check(CLI::IsMember({"reflect", "server"}));
   create->add_option("--timeout-ms", args->timeout_ms, "deadline of joins and collectives")
       ->check(CLI::PositiveNumber);
   create->add_option("--deadline-ms", args->deadline_ms, "straggler deadline of a packet")

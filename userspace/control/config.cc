@@ -212,6 +212,13 @@ Result<void> CheckSpec(const JobSpec& spec) {
   if (spec.order != "fair" && spec.order != "shortest") {
     return Err(ErrorCode::kInvalidArgument, "order is '" + spec.order + "', must be one of: fair, shortest");
   }
+  if (spec.root != "reflect" && spec.root != "server") {
+    return Err(ErrorCode::kInvalidArgument, "root is '" + spec.root + "', must be one of: reflect, server");
+  }
+  if (spec.root == "server" && spec.shape != "auto" && spec.shape != "star") {
+    return Err(ErrorCode::kInvalidArgument, "shape '" + spec.shape + "' and root 'server' do not go together: a server has one tree",
+               "leave shape at auto");
+  }
   if (spec.multicast != "auto" && spec.multicast != "on" && spec.multicast != "off") {
     return Err(ErrorCode::kInvalidArgument, "multicast is '" + spec.multicast + "', must be one of: auto, on, off");
   }

@@ -20,7 +20,7 @@ MemberRecord* FindMember(JobView& view, int rank) {
 }
 
 std::string Who(const MemberRecord& member) {
-  return "rank " + std::to_string(member.rank) + " (host " + member.host + ", pid " + std::to_string(member.pid) + ")";
+  return NamesOf({member.rank}) + " (host " + member.host + ", pid " + std::to_string(member.pid) + ")";
 }
 
 std::vector<int> ConnectedRanks(const JobView& view) {
@@ -31,9 +31,11 @@ std::vector<int> ConnectedRanks(const JobView& view) {
   return ranks;
 }
 
+bool HasServer(const JobView& view) { return view.job.spec.root == "server"; }
+
 std::vector<int> MissingRanks(const JobView& view) {
   std::vector<int> missing;
-  for (int rank = 0; rank < view.job.world_size; ++rank) {
+  for (int rank = HasServer(view) ? kServerRank : 0; rank < view.job.world_size; ++rank) {
     const bool is_in = std::any_of(view.members.begin(), view.members.end(),
                                    [&](const auto& m) { return m.rank == rank && m.connected; });
     if (!is_in) missing.push_back(rank);
@@ -70,10 +72,14 @@ Result<void> CheckEnded(const JobView& view, const JoinRequest& request, uint64_
              "wait for them to end, or use another name");
 }
 
-Result<void> CheckNumbers(const JoinRequest& request) {
+Result<void> CheckNumbers(const JobView& view, const JoinRequest& request) {
   if (request.world_size < 1 || request.world_size > kRanksMax) {
     return Err(ErrorCode::kInvalidArgument,
                "world_size is " + std::to_string(request.world_size) + ", must be 1 to " + std::to_string(kRanksMax));
+  }
+  if (request.rank == kServerRank) {
+    if (HasServer(view)) return {};
+    return Err(ErrorCode::kInvalidArgument, Quoted(view) + " has no place for a server", "mlnetctl job create NAME --root server");
   }
   if (request.rank < 0 || request.rank >= request.world_size) {
     return Err(ErrorCode::kInvalidArgument, "rank " + std::to_string(request.rank) + " is not within 0.." +
@@ -86,7 +92,7 @@ Error WorldSizeError(const JobView& view, const JoinRequest& request) {
   const JobRecord& job = view.job;
   const std::string others = view.members.empty() ? "mlnetctl job create" : Who(view.members.front());
   return Error{ErrorCode::kMismatch,
-               "rank " + std::to_string(request.rank) + " (host " + request.host + ", pid " + std::to_string(request.pid) +
+               NamesOf({request.rank}) + " (host " + request.host + ", pid " + std::to_string(request.pid) +
                    ") joined " + Quoted(view) + " with world_size " + std::to_string(request.world_size) + ", but " + others +
                    " said " + std::to_string(job.world_size),
                "start all ranks with the same world_size"};
@@ -94,18 +100,23 @@ Error WorldSizeError(const JobView& view, const JoinRequest& request) {
 
 Result<void> JoinRunning(const JobView& view, const JoinRequest& request) {
   if (request.world_size != view.job.world_size) return tl::make_unexpected(WorldSizeError(view, request));
-  return Err(ErrorCode::kConflict, Quoted(view) + " is " + view.job.state + " with all its ranks; rank " +
-                                       std::to_string(request.rank) + " is taken",
+  return Err(ErrorCode::kConflict, Quoted(view) + " is " + view.job.state + " with all its ranks; " +
+                                       NamesOf({request.rank}) + " is taken",
              "use another job name, or end the running one first");
 }
 
 }  // namespace
 
 std::string NamesOf(const std::vector<int>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank" : "ranks";
+  const auto num_servers = std::count(ranks.begin(), ranks.end(), kServerRank);
+  const auto num_ranks = static_cast<std::ptrdiff_t>(ranks.size()) - num_servers;
+  if (num_ranks == 0) return num_servers > 0 ? "the server" : "ranks";
+  std::string text = num_ranks == 1 ? "rank" : "ranks";
   const char* separator = " ";
-  for (const int rank : ranks) text += std::exchange(separator, ", ") + std::to_string(rank);
-  return text;
+  for (const int rank : ranks) {
+    if (rank != kServerRank) text += std::exchange(separator, ", ") + std::to_string(rank);
+  }
+  return num_servers > 0 ? "the server and " + text : text;
 }
 
 bool IsActive(const JobRecord& job) { return job.state == kPreparing || job.state == kReady; }
@@ -125,7 +136,7 @@ Error FailureOf(const JobRecord& job) {
 }
 
 Result<void> Join(JobView& view, const JoinRequest& request, uint64_t now_ms) {
-  if (auto ok = CheckNumbers(request); !ok) return ok;
+  if (auto ok = CheckNumbers(view, request); !ok) return ok;
   if (HasEnded(view.job)) {
     if (auto ok = CheckEnded(view, request, now_ms); !ok) return ok;
     Reopen(view);
@@ -188,7 +199,7 @@ void JoinTimedOut(JobView& view, int rank, uint64_t waited_ms, uint64_t now_ms) 
   }
   if (view.job.state != kJoining) return;
   const std::vector<int> missing = MissingRanks(view);
-  std::string text = "waiting for " + NamesOf(missing) + " of " + Quoted(view) + ": rank " + std::to_string(rank) +
+  std::string text = "waiting for " + NamesOf(missing) + " of " + Quoted(view) + ": " + NamesOf({rank}) +
                      " gave up after " + std::to_string(waited_ms) + " ms";
   if (!view.job.reason.empty()) text += "; the previous attempt ended with: " + view.job.reason;
   Fail(view, Error{ErrorCode::kTimeout, text, "start the missing ranks, or join with a longer timeout"}, missing, now_ms);
@@ -213,7 +224,7 @@ void Fail(JobView& view, const Error& error, std::vector<int> ranks, uint64_t no
 
 bool IsFull(const JobView& view) {
   return view.job.state == kJoining && view.job.world_size > 0 &&
-         view.members.size() == static_cast<size_t>(view.job.world_size);
+         view.members.size() == static_cast<size_t>(view.job.world_size + (HasServer(view) ? 1 : 0));
 }
 
 bool AllHostsPrepared(const JobView& view) {
@@ -237,7 +248,7 @@ Error MismatchError(const JobView& view) {
   const char* separator = ": ";
   for (const MemberRecord& m : view.members) {
     if (!m.connected && m.collective.empty()) continue;
-    text += separator + ("rank " + std::to_string(m.rank) + " " + (m.collective.empty() ? "did not say" : m.collective));
+    text += separator + (NamesOf({m.rank}) + " " + (m.collective.empty() ? "did not say" : m.collective));
     separator = "; ";
   }
   return Error{ErrorCode::kMismatch, text, "issue the same collectives in the same order on all ranks"};

@@ -205,9 +205,34 @@ Result<void> CheckHosts(const Draft& draft, Plan& plan) {
 
 bool HasRates(const Draft& draft) { return RateOf(draft, draft.rails, 0) > 0; }
 
-Result<Draft> MakeDraft(const PlanInput& in) {
+// The host of the job's server, which is no rank: it contributes nothing to the tree. Empty: the job has none.
+std::string TakeServer(JobView& view) {
+  std::string host;
+  for (const MemberRecord& member : view.members) {
+    if (member.rank == kServerRank) host = member.host;
+  }
+  std::erase_if(view.members, [](const MemberRecord& member) { return member.rank == kServerRank; });
+  return host;
+}
+
+// One tree, and its root is where the server runs.
+Result<void> ChooseServersHost(Draft& draft, const std::string& host) {
+  const auto is_other = [&](const Candidate& c) { return c.host->host != host || c.host->local_address.empty(); };
+  std::erase_if(draft.found.spares, is_other);
+  std::erase_if(draft.found.workers, is_other);
+  draft.wanted = plan::Shape::kStar;
+  if (!draft.found.spares.empty() || !draft.found.workers.empty()) return {};
+  return Err(ErrorCode::kUnavailable,
+             "host " + host + " has the server of job '" + draft.in.job->job.name + "', but cannot sum it: " +
+                 draft.found.why_no_spare + "; " + draft.found.why_no_worker,
+             "attach its NIC there: mlnetctl iface attach NAME --aggregator");
+}
+
+Result<Draft> MakeDraft(const PlanInput& in, const std::string& server_host = "") {
   Draft draft{in, FindCandidates(in), {}, {}, {}};
-  if (auto ok = ChooseShape(draft); !ok) return tl::make_unexpected(ok.error());
+  if (!server_host.empty()) {
+    if (auto ok = ChooseServersHost(draft, server_host); !ok) return tl::make_unexpected(ok.error());
+  } else if (auto ok = ChooseShape(draft); !ok) return tl::make_unexpected(ok.error());
   if (auto ok = ChooseHosts(draft); !ok) return tl::make_unexpected(ok.error());
   if (!draft.wanted && !HasRates(draft)) ChooseByRule(draft);
   return draft;
@@ -249,12 +274,18 @@ Result<Plan> PlanWithin(const Draft& draft) {
 
 }  // namespace
 
-Result<Plan> MakePlan(const PlanInput& in) {
-  const auto draft = MakeDraft(in);
+Result<Plan> MakePlan(const PlanInput& input) {
+  JobView ranks = *input.job;
+  const std::string server_host = TakeServer(ranks);
+  PlanInput in = input;
+  in.job = &ranks;
+  const auto draft = MakeDraft(in, server_host);
   if (!draft) return tl::make_unexpected(draft.error());
   auto plan = PlanWithin(*draft);
   if (!plan) return plan;
-  if (!HasRates(*draft)) plan->why = "the rates of the links are not known; " + plan->why;
+  plan->server_host = server_host;
+  if (!server_host.empty()) plan->why = "the server runs on " + server_host;
+  else if (!HasRates(*draft)) plan->why = "the rates of the links are not known; " + plan->why;
   if (auto ok = CheckHosts(*draft, *plan); !ok) return tl::make_unexpected(ok.error());
   return plan;
 }

@@ -47,6 +47,7 @@ struct JobSpec {
   uint32_t classes = 2;
   std::string multicast = "auto";
   std::string shape = "auto";  // who sums, see plan.h
+  std::string root = "reflect";  // or "server": a process on the root's host joins too, and answers pushes and pulls
   uint32_t timeout_ms = 30000;
   uint32_t deadline_ms = 0;
   uint32_t rto_min_us = 1000;
@@ -56,7 +57,7 @@ struct JobSpec {
   std::string order = "fair";   // or shortest: it takes turns with others of this kind (plan/job_order.h)
   uint64_t work_bytes = 0;      // what each rank transfers in all; 0: as the ranks say
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobSpec, slots, classes, multicast, shape, timeout_ms, deadline_ms, rto_min_us,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobSpec, slots, classes, multicast, shape, root, timeout_ms, deadline_ms, rto_min_us,
                                                 rto_max_us, window_first, weight, order, work_bytes)
 
 /// What the order of jobs depends on (order.h); noted by the host of rank 0, and only when something turns.
@@ -108,9 +109,10 @@ struct Plan {
   uint32_t log2_slots = 0;
   uint32_t classes = 0;
   std::vector<std::string> host_of_rank;
+  std::string server_host;  // the root of the only tree; empty: the job has no server
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Plan, job_id, epoch, port, shape, why, ports, trees, group, blocks, log2_slots,
-                                                classes, host_of_rank)
+                                                classes, host_of_rank, server_host)
 
 inline constexpr const char* kJoining = "joining";
 inline constexpr const char* kPreparing = "preparing";
@@ -144,6 +146,8 @@ struct JobRecord {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobRecord, name, incarnation, state, world_size, declared, deleted, spec, progress, plan,
                                                 job_id, fan, fan_why, uid, opened_ms, failed_ms, mismatch_ms, failed_joining,
                                                 code, reason, hint, ranks)
+
+inline constexpr int kServerRank = -1;  // of the job's server, a member like the ranks
 
 struct MemberRecord {
   uint64_t incarnation = 0;

@@ -43,7 +43,7 @@ void SetSumming(const Plan& plan, size_t tree, size_t at, const TreeIds& ids, ml
   const auto children = ChildrenOf(plan, tree, at);
   node.flags |= MLNET_NODE_AGGREGATE;
   node.addr = NodeAddress(own.address);
-  if (!LocalRanks(plan, own.host).empty()) node.local = NodeAddress(own.local_address);
+  if (!LocalRanks(plan, own.host).empty() || own.host == plan.server_host) node.local = NodeAddress(own.local_address);
   node.fan_id = ids.fan;
   node.link_base = ids.link_base;
   node.n_children = static_cast<uint8_t>(children.size());
@@ -57,6 +57,13 @@ void SetInner(const Plan& plan, size_t tree, size_t at, const Mac& up_mac, mlnet
   node.up = NodeAddress(PortOf(plan, tree, NodeAbove(plan, tree, at)).address);
   node.up_child = IndexAbove(plan, tree, at);
   std::copy(up_mac.begin(), up_mac.end(), node.up_mac);
+  node.forward_ns = kForwardNs;
+}
+
+void SetServer(const HostIds& ids, mlnet_node& node) {
+  node.flags |= MLNET_NODE_SERVER;
+  node.server_inbox_id = ids.server_inbox;
+  node.server_ring_id = ids.server_ring;
   node.forward_ns = kForwardNs;
 }
 
@@ -102,6 +109,7 @@ mlnet_node MakeNode(const Plan& plan, size_t tree, const std::string& host, cons
   if (IsSumming(plan, tree, *at)) SetSumming(plan, tree, *at, of_tree, node);
   if (*at == 0 && multicast) node.flags |= MLNET_NODE_MULTICAST;
   if (IsInner(plan, tree, host)) SetInner(plan, tree, *at, macs.up, node);
+  if (*at == 0 && host == plan.server_host) SetServer(ids, node);
   node.root = NodeAddress(RootOf(plan, tree).address);
   if (!LocalRanks(plan, host).empty()) SetWorker(plan, tree, *at, ids, node);
   if (IpAddress::Parse(RootOf(plan, tree).address).value_or(IpAddress()).IsIpv6()) node.flags |= MLNET_NODE_IPV6;

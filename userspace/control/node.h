@@ -23,6 +23,8 @@ struct HostIds {
   uint32_t inbox = 0;           // also the wake map's
   std::vector<uint32_t> rings;  // per local rank
   std::vector<TreeIds> trees;
+  uint32_t server_inbox = 0;  // of the job's server; also its wake map's
+  uint32_t server_ring = 0;
 };
 using Mac = std::array<uint8_t, 6>;
 

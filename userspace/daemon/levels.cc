@@ -235,7 +235,7 @@ Json ActivityOf(const JobView& view, const std::vector<Store::Counters>& counter
   row["incarnation"] = view.job.incarnation;
   row["state"] = view.job.state;
   row["world_size"] = view.job.world_size;
-  row["joined"] = std::count_if(view.members.begin(), view.members.end(), [](const auto& m) { return m.connected; });
+  row["joined"] = std::count_if(view.members.begin(), view.members.end(), [](const auto& m) { return m.connected && m.rank != control::kServerRank; });
   row["bytes_summed"] = 8 * total.words_summed;
   row["resends"] = total.resends + Ranks(view, counters)["resends"].get<uint64_t>();
   return row;

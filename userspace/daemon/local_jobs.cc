@@ -50,6 +50,8 @@ class Holding {
     }
     for (const uint32_t id : ids.rings) pools_->rings.Give(id);
     if (ids.inbox != 0) pools_->inboxes.Give(ids.inbox);
+    if (ids.server_ring != 0) pools_->rings.Give(ids.server_ring);
+    if (ids.server_inbox != 0) pools_->inboxes.Give(ids.server_inbox);
   }
 
   /// Each says what ran out; what was taken before goes back with the holding.
@@ -75,6 +77,10 @@ class Holding {
       if (!TakeInto(pools_->rings, ids.rings.emplace_back())) return "notice rings";
     }
     return nullptr;
+  }
+  const char* TakeServer() {
+    if (!TakeInto(pools_->inboxes, ids.server_inbox)) return "inboxes";
+    return TakeInto(pools_->rings, ids.server_ring) ? nullptr : "notice rings";
   }
   const char* TakeStats(size_t t) { return TakeInto(pools_->stats, ids.trees[t].stats) ? nullptr : "counters"; }
 
@@ -110,6 +116,7 @@ Result<std::shared_ptr<Holding>> LocalJobs::Take(const Plan& plan) const {
     if (lacking == nullptr && IsSumming(plan, t, *at)) lacking = holding->TakeNode(plan, t, *at);
   }
   if (lacking == nullptr && num_ranks > 0) lacking = holding->TakeWorker(num_ranks);
+  if (lacking == nullptr && plan.server_host == host_) lacking = holding->TakeServer();
   if (lacking != nullptr) {
     return Err(ErrorCode::kUnavailable, "host " + host_ + " has no " + lacking + " left", "end other jobs, or use fewer slots");
   }
@@ -161,6 +168,8 @@ datapath::HostJobSpec LocalJobs::SpecOf(const Plan& plan, const HostIds& ids) co
   spec.inbox_id = ids.inbox;
   spec.inbox_cells = InboxCells(plan);
   spec.ring_ids = ids.rings;
+  spec.server_inbox_id = ids.server_inbox;
+  spec.server_ring_id = ids.server_ring;
   const auto nodes = Nodes(plan, ids, /*multicast=*/false);
   for (size_t t = 0; t < plan.trees.size(); ++t) {
     const control::TreeIds& of = ids.trees[t];

@@ -41,7 +41,7 @@ Result<void> ReadSpec(const Json& params, control::JobSpec& spec) {
                                                     {"window_first", &spec.window_first},
                                                     {"weight", &spec.weight}};
   const std::map<std::string, std::string*> texts = {
-      {"multicast", &spec.multicast}, {"shape", &spec.shape}, {"order", &spec.order}};
+      {"multicast", &spec.multicast}, {"shape", &spec.shape}, {"order", &spec.order}, {"root", &spec.root}};
   const auto take = [&params](const std::string& key, auto& out) -> Result<void> {
     auto value = rpc::GetOr(params, key.c_str(), out);
     if (!value) return tl::make_unexpected(value.error());
@@ -93,7 +93,7 @@ Result<Json> Daemon::Status() {
     problems.push_back({{"message", kNoAnswer + outage}, {"hint", "jobs that run go on, new ones wait; see etcd there"}});
   }
   for (const auto& [peer, join] : waiting_) {
-    problems.push_back({{"message", "rank " + std::to_string(join.request.rank) + " of job '" + join.job + "' has been waiting for the store for " +
+    problems.push_back({{"message", control::NamesOf({join.request.rank}) + " of job '" + join.job + "' has been waiting for the store for " +
                                         std::to_string((NowMs() - join.began_ms) / 1000) + " s"},
                         {"hint", ""}});
   }
@@ -211,9 +211,10 @@ Result<Json> Daemon::JobSet(const Json& params) {
     control::JobSpec spec = view.job.spec;
     if (auto ok = ReadSpec(params, spec); !ok) return ok;
     const bool is_shape_new = spec.slots != view.job.spec.slots || spec.classes != view.job.spec.classes ||
-                              spec.multicast != view.job.spec.multicast || spec.shape != view.job.spec.shape;
+                              spec.multicast != view.job.spec.multicast || spec.shape != view.job.spec.shape ||
+                              spec.root != view.job.spec.root;
     if (is_shape_new && IsActive(view.job)) {
-      return Err(ErrorCode::kConflict, "slots, classes, shape and multicast of job '" + *name + "' cannot change while it runs",
+      return Err(ErrorCode::kConflict, "slots, classes, shape, root and multicast of job '" + *name + "' cannot change while it runs",
                  "live are weight, order, work_bytes, rto_min_us and rto_max_us");
     }
     view.job.spec = spec;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/errno_error.h"
 #include "control/job.h"
@@ -54,8 +55,10 @@ Json RanksOf(const std::vector<control::TreeChild>& children) {
 }
 
 Json TreeForRank(const control::Plan& plan, size_t tree, int rank, const mlnet_node& node) {
-  const control::PlanPort& own = *PortOfHost(plan, tree, plan.host_of_rank[static_cast<size_t>(rank)]);
-  const size_t at = NodeOfRank(plan, tree, rank);
+  const bool is_server = rank == control::kServerRank;  // sends to the root, as its ranks do
+  const control::PlanPort& own =
+      *PortOfHost(plan, tree, is_server ? plan.server_host : plan.host_of_rank[static_cast<size_t>(rank)]);
+  const size_t at = is_server ? 0 : NodeOfRank(plan, tree, rank);
   const control::PlanPort& summing = PortOf(plan, tree, at);
   Json pools = Json::array();
   for (uint32_t i = 0; i < NumPools(plan); ++i) {
@@ -64,7 +67,7 @@ Json TreeForRank(const control::Plan& plan, size_t tree, int rank, const mlnet_n
                      {"log2_slots", size.log2_slots}, {"cell_base", node.pools[size.class_stream].cell_base}});
   }
   return {{"tree", tree},
-          {"child", ChildIndexOf(plan, tree, rank)},
+          {"child", is_server ? MLNET_CHILD_ALL : ChildIndexOf(plan, tree, rank)},
           {"weight", plan.trees[tree].weight},
           {"address", own.address},
           {"aggregator", summing.host == own.host ? own.local_address : summing.address},
@@ -149,7 +152,8 @@ Result<void> Daemon::CheckSlots(const JobView& view) {
 void Daemon::AnswerJoin(rpc::PeerId peer, RankSession& session, const JobView& view) {
   const LocalJob& local = *jobs_.Find(session.job);
   const control::Plan& plan = view.job.plan;
-  const auto index = static_cast<size_t>(std::find(local.ranks.begin(), local.ranks.end(), session.rank) - local.ranks.begin());
+  const bool is_server = session.rank == control::kServerRank;
+  const auto index = is_server ? 0 : static_cast<size_t>(std::find(local.ranks.begin(), local.ranks.end(), session.rank) - local.ranks.begin());
   Json trees = Json::array();
   for (size_t t = 0; t < plan.trees.size(); ++t) trees.push_back(TreeForRank(plan, t, session.rank, local.kernel->node(t)));
   const Json result = {{"schema", "mlnet.join/1"},
@@ -167,8 +171,12 @@ void Daemon::AnswerJoin(rpc::PeerId peer, RankSession& session, const JobView& v
                        {"rto_min_us", view.job.spec.rto_min_us},
                        {"rto_max_us", view.job.spec.rto_max_us},
                        {"window_first", view.job.spec.window_first},
+                       {"server", !plan.server_host.empty()},
                        {"trees", trees}};
-  const int fds[] = {local.kernel->inbox_fd(), local.kernel->wake_fd(), local.kernel->ring_fd(index)};
+  const datapath::HostJob& kernel = *local.kernel;
+  const std::array<int, 3> fds =
+      is_server ? std::array{kernel.server_inbox_fd(), kernel.server_wake_fd(), kernel.server_ring_fd()}
+                : std::array{kernel.inbox_fd(), kernel.wake_fd(), kernel.ring_fd(index)};
   server_->Reply(peer, session.request_id, result, fds);
   session.request_id = 0;
 }
@@ -216,7 +224,7 @@ void Daemon::OnAbort(const RankSession& session, const rpc::Request& request) {
   const auto code = rpc::GetOr<std::string>(request.params, "code", "E_CANCELLED");
   const auto message = rpc::GetOr<std::string>(request.params, "message", "");
   const Error error{ErrorCodeFromName(code.value_or("")).value_or(ErrorCode::kCancelled),
-                    "rank " + std::to_string(session.rank) + " gave up: " + message.value_or(""), ""};
+                    control::NamesOf({session.rank}) + " gave up: " + message.value_or(""), ""};
   spdlog::warn("job {}: {}", session.job, error.ToString());
   Tell(session.job, session.incarnation, [rank = session.rank, error](JobView& view) {
     // Of a mismatch one rank knows half: the job fails when all have said what they called.
@@ -231,7 +239,7 @@ void Daemon::EndSession(rpc::PeerId peer, bool orderly) {
   const RankSession session = std::move(it->second);
   sessions_.erase(it);
   if (session.has_news) {
-    const Store::Counters last{"rank " + std::to_string(session.rank), session.report};
+    const Store::Counters last{control::NamesOf({session.rank}), session.report};
     if (auto ok = store_->SaveCounters(session.job, session.incarnation, {last}); !ok) WarnOfStore("", ok.error());
   }
   if (!orderly) spdlog::info("job {}: rank {} closed its connection", session.job, session.rank);

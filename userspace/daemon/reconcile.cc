@@ -369,7 +369,7 @@ void Daemon::Flush() {
   for (auto& [peer, session] : sessions_) {
     if (!session.has_news) continue;
     session.has_news = false;
-    news[{session.job, session.incarnation}].push_back({"rank " + std::to_string(session.rank), session.report});
+    news[{session.job, session.incarnation}].push_back({control::NamesOf({session.rank}), session.report});
   }
   for (auto& [name, local] : jobs_.all()) news[{name, local.incarnation}].push_back({"host " + config_.host, jobs_.Counters(local)});
   for (const auto& [job, counters] : news) {

@@ -107,7 +107,7 @@ bool Daemon::CanJudgeHosts() {
 Error Daemon::StoreTimeout(const std::string& job, int rank, uint64_t began_ms) const {
   const std::string outage = store_->Outage();
   return Error{ErrorCode::kTimeout,
-               "waiting for the store at " + (outage.empty() ? config_.store : outage) + "; rank " + std::to_string(rank) + " of job '" +
+               "waiting for the store at " + (outage.empty() ? config_.store : outage) + "; " + control::NamesOf({rank}) + " of job '" +
                    job + "' gave up after " + std::to_string(NowMs() - began_ms) + " ms",
                "see etcd there; jobs that run go on"};
 }

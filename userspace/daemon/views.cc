@@ -41,6 +41,14 @@ bool IsPrepared(const JobView& view, const std::string& host) {
   return std::any_of(view.hosts.begin(), view.hosts.end(), [&](const auto& h) { return h.host == host && h.prepared; });
 }
 
+// Null: the job has none, or it has not joined.
+Json ServerOf(const JobView& view) {
+  for (const control::MemberRecord& m : view.members) {
+    if (m.rank == control::kServerRank) return {{"host", m.host}, {"pid", m.pid}, {"joined", m.connected}, {"left", m.left}};
+  }
+  return nullptr;
+}
+
 bool IsPlanned(const control::Plan& plan) { return !plan.trees.empty(); }
 
 Json Members(const JobView& view, const std::vector<Store::Counters>& counters) {
@@ -101,7 +109,7 @@ Json Trees(const control::Plan& plan) {
 
 Json JobSummary(const JobView& view) {
   const control::JobRecord& job = view.job;
-  const auto joined = std::count_if(view.members.begin(), view.members.end(), [](const auto& m) { return m.connected; });
+  const auto joined = std::count_if(view.members.begin(), view.members.end(), [](const auto& m) { return m.connected && m.rank != control::kServerRank; });
   const bool is_planned = IsPlanned(job.plan);
   const auto or_null = [](bool is_there, auto value) { return is_there ? Json(value) : Json(nullptr); };
   return {{"name", job.name},
@@ -139,6 +147,7 @@ Json JobDetail(const JobView& view, const std::vector<Store::Counters>& counters
   detail["spec"] = job.spec;
   detail["progress"] = job.progress;
   detail["members"] = Members(view, counters);
+  detail["server"] = ServerOf(view);
   detail["pools"] = Pools(job.plan);
   detail["fan"] = {{"kind", job.fan.empty() ? Json(nullptr) : Json(job.fan)}, {"why", job.fan_why}, {"group", job.plan.group}};
   detail["counters"] = totals["verdicts"];

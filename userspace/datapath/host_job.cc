@@ -79,7 +79,12 @@ Result<HostJob> HostJob::Install(const Program& program, const HostJobSpec& spec
     if (auto ok = job.InstallAggregator(program, tree); !ok) return tl::make_unexpected(ok.error());
   }
   if (spec.inbox_id != 0) {
-    if (auto ok = job.InstallWorker(program, spec); !ok) return tl::make_unexpected(ok.error());
+    auto ok = InstallReaders(program, spec.inbox_id, spec.inbox_cells, spec.ring_ids, job.ranks_);
+    if (!ok) return tl::make_unexpected(ok.error());
+  }
+  if (spec.server_inbox_id != 0) {
+    auto ok = InstallReaders(program, spec.server_inbox_id, spec.inbox_cells, {spec.server_ring_id}, job.server_);
+    if (!ok) return tl::make_unexpected(ok.error());
   }
   auto ok = FillPlace(job.entry_, program.MapFd("ml_jobs"), "ml_jobs", spec.job_id, CreateEntry(job.nodes_));
   if (!ok) return tl::make_unexpected(ok.error());
@@ -113,16 +118,16 @@ Result<bool> HostJob::OpenPool(const Program& program, size_t tree, uint8_t clas
   return true;
 }
 
-Result<void> HostJob::InstallWorker(const Program& program, const HostJobSpec& spec) {
-  const uint32_t id = spec.inbox_id;
-  if (auto ok = FillPlace(inbox_, program.MapFd("ml_inboxes"), "ml_inboxes", id, CreateInbox(spec.inbox_cells)); !ok) {
-    return ok;
-  }
+Result<void> HostJob::InstallReaders(const Program& program, uint32_t inbox_id, uint32_t cells,
+                                     const std::vector<uint32_t>& ring_ids, Readers& readers) {
+  auto ok = FillPlace(readers.inbox, program.MapFd("ml_inboxes"), "ml_inboxes", inbox_id, CreateInbox(cells));
+  if (!ok) return ok;
   auto wake = CreateArray("ml_wake", sizeof(mlnet_wake), 1, true, false);
-  if (auto ok = FillPlace(wake_, program.MapFd("ml_wakes"), "ml_wakes", id, std::move(wake)); !ok) return ok;
-  for (const uint32_t ring_id : spec.ring_ids) {
+  ok = FillPlace(readers.wake, program.MapFd("ml_wakes"), "ml_wakes", inbox_id, std::move(wake));
+  if (!ok) return ok;
+  for (const uint32_t ring_id : ring_ids) {
     auto ring = CreateRing("ml_ring", MLNET_NOTICE_RING_BYTES);
-    auto ok = FillPlace(rings_.emplace_back(), program.MapFd("ml_rings"), "ml_rings", ring_id, std::move(ring));
+    ok = FillPlace(readers.rings.emplace_back(), program.MapFd("ml_rings"), "ml_rings", ring_id, std::move(ring));
     if (!ok) return ok;
   }
   return {};

@@ -31,6 +31,8 @@ struct HostJobSpec {
   uint32_t inbox_id = 0;           // 0: no ranks here
   uint32_t inbox_cells = 0;
   std::vector<uint32_t> ring_ids;  // one per local rank
+  uint32_t server_inbox_id = 0;    // 0: the job's server is not here
+  uint32_t server_ring_id = 0;
 };
 
 class HostJob {
@@ -47,24 +49,33 @@ class HostJob {
   Result<void> SetNodes(std::vector<mlnet_node> nodes);
   const mlnet_node& node(size_t tree) const { return nodes_.at(tree); }
 
-  int inbox_fd() const { return inbox_.inner_fd(); }
-  int wake_fd() const { return wake_.inner_fd(); }
-  int ring_fd(size_t local_index) const { return rings_.at(local_index).inner_fd(); }
+  int inbox_fd() const { return ranks_.inbox.inner_fd(); }
+  int wake_fd() const { return ranks_.wake.inner_fd(); }
+  int ring_fd(size_t local_index) const { return ranks_.rings.at(local_index).inner_fd(); }
+  int server_inbox_fd() const { return server_.inbox.inner_fd(); }
+  int server_wake_fd() const { return server_.wake.inner_fd(); }
+  int server_ring_fd() const { return server_.rings.at(0).inner_fd(); }
 
  private:
   HostJob() = default;
   Result<void> FillWords(const Program& program, const HostTreeSpec::WordsMap& words);
   Result<void> InstallAggregator(const Program& program, const HostTreeSpec& spec);
-  Result<void> InstallWorker(const Program& program, const HostJobSpec& spec);
+
+  /// What processes of this host read.
+  struct Readers {
+    Place inbox;
+    Place wake;
+    std::vector<Place> rings;
+  };
+  static Result<void> InstallReaders(const Program& program, uint32_t inbox_id, uint32_t cells,
+                                     const std::vector<uint32_t>& ring_ids, Readers& readers);
 
   std::vector<mlnet_node> nodes_;  // by tree
   std::vector<std::vector<HostTreeSpec::WordsMap>> unopened_;  // by tree
   // Destroyed in reverse order: the entry goes first.
   std::vector<Place> words_;
   std::vector<Place> fans_;
-  Place inbox_;
-  Place wake_;
-  std::vector<Place> rings_;
+  Readers ranks_, server_;
   Place entry_;
 };
 

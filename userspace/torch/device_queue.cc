@@ -143,6 +143,14 @@ std::shared_ptr<mlnet::Work> CallQueue::Scatter(const void* in, void* out, size_
   return InOrder([=](Communicator& comm) { return comm.Scatter(in, out, bytes, root, options); });
 }
 
+std::shared_ptr<mlnet::Work> CallQueue::Push(const void* in, size_t count, DataType dtype, const CallOptions& options) {
+  return InOrder([=](Communicator& comm) { return comm.Push(in, count, dtype, options); });
+}
+
+std::shared_ptr<mlnet::Work> CallQueue::Pull(void* out, size_t bytes, const CallOptions& options) {
+  return InOrder([=](Communicator& comm) { return comm.Pull(out, bytes, options); });
+}
+
 std::shared_ptr<mlnet::Work> CallQueue::Barrier(const CallOptions& options) {
   return InOrder([=](Communicator& comm) { return comm.Barrier(options); });
 }

@@ -42,6 +42,8 @@ class CallQueue final : public Communicator {
   std::shared_ptr<mlnet::Work> Scatter(const void* in, void* out, size_t bytes, int root,
                                        const CallOptions& options) override;
   std::shared_ptr<mlnet::Work> Barrier(const CallOptions& options) override;
+  std::shared_ptr<mlnet::Work> Push(const void* in, size_t count, DataType dtype, const CallOptions& options) override;
+  std::shared_ptr<mlnet::Work> Pull(void* out, size_t bytes, const CallOptions& options) override;
   CommStats Stats() const override { return comm_->Stats(); }
 
  private:

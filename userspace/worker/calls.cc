@@ -202,6 +202,32 @@ Result<CollectiveSpec> ScatterSpec(Caller caller, const void* in, void* out, siz
   return Checked(*spec, caller.rank == root ? total : 0, bytes, out == own);
 }
 
+Result<CollectiveSpec> PushSpec(Caller caller, const void* in, void* out, size_t count, DataType dtype,
+                                const CallOptions& options) {
+  if (auto ok = CheckReduction(dtype, ReduceOp::kSum); !ok) return tl::make_unexpected(ok.error());
+  if (auto ok = CheckWire(caller, dtype, ReduceOp::kSum, options); !ok) return tl::make_unexpected(ok.error());
+  auto spec = Spec(CollectiveKind::kPush, in, out, count, options);
+  if (!spec) return spec;
+  const bool is_server = caller.rank == caller.world_size;
+  spec->dtype = dtype;
+  spec->wire = Widened(caller, options.wire);
+  spec->keeps_small = options.keeps_small;
+  spec->is_stochastic = options.is_stochastic;
+  spec->residual = options.residual;
+  if (!is_server) spec->keep_count = 0;
+  const size_t bytes = count * SizeOf(dtype);
+  return Checked(*spec, is_server ? 0 : bytes, is_server ? bytes : 0, true);
+}
+
+Result<CollectiveSpec> PullSpec(Caller caller, const void* in, void* out, size_t bytes, const CallOptions& options) {
+  auto spec = Spec(CollectiveKind::kPull, in, out, bytes, options);
+  if (!spec) return spec;
+  const bool is_server = caller.rank == caller.world_size;
+  spec->root = caller.world_size;
+  if (is_server) spec->keep_count = 0;
+  return Checked(*spec, is_server ? bytes : 0, is_server ? 0 : bytes, true);
+}
+
 Result<CollectiveSpec> BarrierSpec(const CallOptions& options) {
   return Spec(CollectiveKind::kBarrier, nullptr, nullptr, 0, options);
 }

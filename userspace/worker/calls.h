@@ -6,7 +6,7 @@
 
 namespace mlnet::worker {
 
-/// Who calls: this rank of a job of so many.
+/// Who calls: this rank of a job of so many; the server is rank world_size.
 struct Caller {
   int rank = 0;
   int world_size = 1;
@@ -24,6 +24,9 @@ Result<CollectiveSpec> GatherSpec(Caller caller, const void* in, void* out, size
                                   const CallOptions& options);
 Result<CollectiveSpec> ScatterSpec(Caller caller, const void* in, void* out, size_t bytes, int root,
                                    const CallOptions& options);
+/// Of a rank (`out` null) or of the server (`in` null).
+Result<CollectiveSpec> PushSpec(Caller caller, const void* in, void* out, size_t count, DataType dtype, const CallOptions& options);
+Result<CollectiveSpec> PullSpec(Caller caller, const void* in, void* out, size_t bytes, const CallOptions& options);
 Result<CollectiveSpec> BarrierSpec(const CallOptions& options);
 
 }  // namespace mlnet::worker

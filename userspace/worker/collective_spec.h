@@ -19,6 +19,8 @@ enum class CollectiveKind : uint8_t {
   kReduceScatter = 5,
   kGather = 6,
   kScatter = 7,
+  kPush = 8,  // the sum goes to the job's server
+  kPull = 9,  // bytes come from it; `root` is world_size, which is no rank
 };
 
 struct CollectiveSpec {
@@ -47,8 +49,10 @@ struct CollectiveSpec {
 
 inline bool IsReduction(CollectiveKind kind) {
   return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kReduce ||
-         kind == CollectiveKind::kReduceScatter;
+         kind == CollectiveKind::kReduceScatter || kind == CollectiveKind::kPush;
 }
+/// Answered by the job's server instead of reflected.
+inline bool IsServed(CollectiveKind kind) { return kind == CollectiveKind::kPush || kind == CollectiveKind::kPull; }
 inline bool IsGather(CollectiveKind kind) {
   return kind == CollectiveKind::kAllGather || kind == CollectiveKind::kGather;
 }

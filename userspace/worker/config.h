@@ -57,6 +57,8 @@ struct EngineConfig {
   uint64_t rto_max_ns = 200'000'000;
   uint32_t window_first = 32;
   size_t small_bytes = 16384;  // see JoinOptions
+  bool has_server = false;     // the job has one, for push and pull
+  bool is_server = false;      // this is it; its rank is world_size
   std::vector<TreeConfig> trees = std::vector<TreeConfig>(1);  // the same classes are open in all
 };
 

@@ -10,6 +10,7 @@
 namespace mlnet::worker {
 namespace {
 
+constexpr int kServerRank = -1;  // to mlnetd
 constexpr std::chrono::milliseconds kReplySlack{2000};  // the daemon names who is missing; let it
 
 // Reads fields one after the other; the first that is missing or wrong decides.
@@ -101,6 +102,7 @@ Result<JoinReply> ParseJoin(const rpc::Json& json) {
   config.rto_min_ns = fields.Take<uint64_t>("rto_min_us") * 1'000;
   config.rto_max_ns = fields.Take<uint64_t>("rto_max_us") * 1'000;
   config.window_first = fields.Take<uint32_t>("window_first");
+  config.has_server = fields.Take<bool>("server");
   reply.local_index = fields.Take<uint32_t>("local_index");
   const auto port = fields.Take<uint16_t>("port");
   if (fields.error()) return tl::make_unexpected(*fields.error());
@@ -119,9 +121,9 @@ Result<std::unique_ptr<ControlLink>> ControlLink::Connect(const std::string& soc
   return std::unique_ptr<ControlLink>(new ControlLink(std::move(*client)));
 }
 
-Result<JoinReply> ControlLink::Join(const JoinOptions& options) {
+Result<JoinReply> ControlLink::Join(const JoinOptions& options, bool is_server) {
   rpc::Json params = {{"job", options.job},
-                            {"rank", options.rank},
+                            {"rank", is_server ? kServerRank : options.rank},
                             {"world_size", options.world_size},
                             {"timeout_ms", options.timeout.count()},
                             {"pid", ::getpid()}};
@@ -137,6 +139,8 @@ Result<JoinReply> ControlLink::Join(const JoinOptions& options) {
   reply->inbox = std::move(answer->fds[0]);
   reply->wake = std::move(answer->fds[1]);
   reply->ring = std::move(answer->fds[2]);
+  reply->config.is_server = is_server;
+  if (is_server) reply->config.rank = reply->config.world_size;
   reply->config.small_bytes = options.small_bytes;
   reply->config.timeout_ns = static_cast<uint64_t>(options.timeout.count()) * 1'000'000;
   return reply;

@@ -40,7 +40,7 @@ class ControlLink final : public ControlSink {
  public:
   static Result<std::unique_ptr<ControlLink>> Connect(const std::string& socket_path);
 
-  Result<JoinReply> Join(const JoinOptions& options);
+  Result<JoinReply> Join(const JoinOptions& options, bool is_server);
   void Leave();
 
   void Describe(uint64_t ordinal, uint32_t fingerprint, const std::string& text) override;

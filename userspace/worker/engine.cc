@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "lane.h"
+#include "server_lane.h"
 #include "traffic/partition.h"
 
 namespace mlnet::worker {
@@ -22,36 +24,58 @@ std::vector<uint32_t> WeightsOf(const EngineConfig& config) {
 
 Engine::Engine(const EngineConfig& config, Transport& transport, ControlSink& control)
     : config_(config), transport_(transport), control_(control), batch_(transport), weights_(WeightsOf(config)) {
+  config_.is_server ? MakeLanes<ServerLane>() : MakeLanes<Lane>();
+}
+
+template <typename LaneType>
+void Engine::MakeLanes() {
   const LaneContext context{config_, transport_, batch_, counters_, control_};
   const size_t flows = FlowOf(config_.trees.size(), 0);
   lanes_.resize(flows * MLNET_STREAMS_MAX);
   for (size_t tree = 0; tree < config_.trees.size(); ++tree) {
     for (int c = 0; c < MLNET_CLASSES_MAX; ++c) {
       if (!config_.trees[tree].pools[static_cast<size_t>(c)].is_open) continue;
-      auto& fixups = lanes_[FlowOf(tree, c)];
-      fixups = std::make_unique<Lane>(context, tree, c, nullptr);
-      lanes_[flows + FlowOf(tree, c)] = std::make_unique<Lane>(context, tree, c, fixups.get());
+      auto fixups = std::make_unique<LaneType>(context, tree, c, nullptr);
+      lanes_[flows + FlowOf(tree, c)] = std::make_unique<LaneType>(context, tree, c, fixups.get());
+      lanes_[FlowOf(tree, c)] = std::move(fixups);
     }
   }
 }
 
-Lane* Engine::LaneOf(size_t tree, int traffic_class, int stream) {
+LaneBase* Engine::LaneOf(size_t tree, int traffic_class, int stream) const {
   return lanes_[(stream == 0 ? FlowOf(config_.trees.size(), 0) : 0) + FlowOf(tree, traffic_class)].get();
 }
 
 Engine::~Engine() { Fail({ErrorCode::kCancelled, "the communicator was closed", {}}); }
 
-std::shared_ptr<Work> Engine::Submit(const CollectiveSpec& spec) {
-  if (config_.world_size == 1) return CopyAlone(spec);
-  if (LaneOf(0, spec.traffic_class, 0) == nullptr) {
-    return WorkState::Done(
-        Err(ErrorCode::kInvalidArgument,
-            "traffic class " + std::to_string(spec.traffic_class) + " is not open in this job",
-            "create the job with more classes"));
+std::optional<Error> Engine::Refusal(const CollectiveSpec& spec) const {
+  if (IsServed(spec.kind) && !config_.has_server) {
+    return Error{ErrorCode::kInvalidArgument, "push and pull need a job with a server", "create the job with --root server"};
   }
+  if (LaneOf(0, spec.traffic_class, 0) != nullptr) return std::nullopt;
+  return Error{ErrorCode::kInvalidArgument,
+               "traffic class " + std::to_string(spec.traffic_class) + " is not open in this job",
+               "create the job with more classes"};
+}
+
+// The server counts the packets of a class as the ranks do, but knows only of pushes and pulls. REQUIRES: mutex_ held.
+std::optional<Error> Engine::ClassRefusal(const CollectiveSpec& spec) {
+  std::optional<bool>& is_served = is_served_[static_cast<size_t>(spec.traffic_class)];
+  if (!is_served) is_served = IsServed(spec.kind);
+  if (*is_served == IsServed(spec.kind)) return std::nullopt;
+  return Error{ErrorCode::kInvalidArgument,
+               "traffic class " + std::to_string(spec.traffic_class) + " carries " +
+                   (*is_served ? "pushes and pulls" : "collectives") + " in this job; " + DescribeSpec(spec) + " needs another",
+               "set CallOptions::traffic_class"};
+}
+
+std::shared_ptr<Work> Engine::Submit(const CollectiveSpec& spec) {
+  if (config_.world_size == 1 && !IsServed(spec.kind)) return CopyAlone(spec);
+  if (auto refusal = Refusal(spec)) return WorkState::Done(tl::make_unexpected(*refusal));
   auto work = std::make_shared<WorkState>();
   std::lock_guard lock(mutex_);
   if (failure_) return WorkState::Done(tl::make_unexpected(*failure_));
+  if (auto refusal = ClassRefusal(spec)) return WorkState::Done(tl::make_unexpected(*refusal));
   submissions_.push_back({spec, work});
   has_submissions_.store(true, std::memory_order_release);
   return work;
@@ -120,7 +144,7 @@ bool Engine::TakeNotices(uint64_t now_ns) {
     if (notice.epoch != config_.epoch || tree == config_.trees.end()) continue;
     // An inner node passes on what it is told to all of its ranks.
     if (notice.child != tree->child && notice.child != MLNET_CHILD_ALL) continue;
-    Lane* lane = LaneOf(static_cast<size_t>(tree - config_.trees.begin()), MLNET_CLASS(notice.class_stream),
+    LaneBase* lane = LaneOf(static_cast<size_t>(tree - config_.trees.begin()), MLNET_CLASS(notice.class_stream),
                         MLNET_STREAM(notice.class_stream));
     if (lane != nullptr && !lane->IsIdle()) lane->OnNotice(notice, now_ns);
   }

@@ -14,7 +14,7 @@
 #include <optional>
 #include <vector>
 
-#include "lane.h"
+#include "lane_base.h"
 
 namespace mlnet::worker {
 
@@ -55,7 +55,11 @@ class Engine {
   };
 
   std::shared_ptr<Work> CopyAlone(const CollectiveSpec& spec);
-  Lane* LaneOf(size_t tree, int traffic_class, int stream);
+  template <typename LaneType>
+  void MakeLanes();
+  LaneBase* LaneOf(size_t tree, int traffic_class, int stream) const;
+  std::optional<Error> Refusal(const CollectiveSpec& spec) const;
+  std::optional<Error> ClassRefusal(const CollectiveSpec& spec);
   void Enqueue(const CollectiveSpec& spec, std::shared_ptr<WorkState> work, uint64_t now_ns);
   bool TakeSubmissions(uint64_t now_ns);
   bool TakeNotices(uint64_t now_ns);
@@ -72,7 +76,7 @@ class Engine {
   const std::vector<uint32_t> weights_;  // by tree
   std::array<uint64_t, MLNET_CLASSES_MAX> next_ordinal_{};
   // By stream, tree and class: fix-ups first, since they end collectives. Null: class not open.
-  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<std::unique_ptr<LaneBase>> lanes_;
   Grant grant_;
   size_t num_sharing_ = 0;  // busy lanes that the grant's window was last divided by
   size_t next_lane_ = 0;                                        // round-robin between classes
@@ -80,8 +84,9 @@ class Engine {
   uint64_t reported_results_ = 0;
 
   std::atomic<bool> has_submissions_{false};
-  std::mutex mutex_;                     // guards the two members below
+  std::mutex mutex_;                     // guards the three members below
   std::vector<Submission> submissions_;  // in the order of the calls
+  std::array<std::optional<bool>, MLNET_CLASSES_MAX> is_served_;  // by class: pushes and pulls, or all else; the first call decides
   std::optional<Error> failure_;         // written by the engine's thread
   std::vector<Submission> taken_;        // engine's thread only; keeps its capacity
 };

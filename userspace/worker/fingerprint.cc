@@ -34,6 +34,10 @@ const char* KindName(CollectiveKind kind) {
       return "gather";
     case CollectiveKind::kScatter:
       return "scatter";
+    case CollectiveKind::kPush:
+      return "push";
+    case CollectiveKind::kPull:
+      return "pull";
   }
   return "?";
 }

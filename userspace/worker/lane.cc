@@ -13,16 +13,9 @@ constexpr uint64_t kGrantSpreadNs = 500'000'000;  // all ranks have heard of a g
 }  // namespace
 
 Lane::Lane(const LaneContext& context, size_t tree, int traffic_class, Lane* repairs)
-    : context_(context),
-      tree_(context.config.trees[tree]),
-      pool_((repairs != nullptr ? tree_.pools : tree_.fixups)[static_cast<size_t>(traffic_class)]),
-      flow_(FlowOf(tree, traffic_class)),
-      traffic_class_(traffic_class),
+    : LaneBase(context, tree, traffic_class, repairs),
       packetizer_(context.config, tree_),
-      repairs_(repairs),
       next_of_slot_(pool_.slots()),
-      next_seq_(pool_.first_seq),
-      oldest_(pool_.first_seq),
       flights_(pool_.slots()),
       // Half of the pool stays free for what is repaired: s + P waits for s, and a repair takes two round
       // trips.
@@ -31,41 +24,6 @@ Lane::Lane(const LaneContext& context, size_t tree, int traffic_class, Lane* rep
       rtt_(context.config.rto_min_ns, context.config.rto_max_ns) {
   for (uint64_t i = 0; i < pool_.slots(); ++i) {
     next_of_slot_[flights_.IndexOf(pool_.first_seq + i)] = pool_.first_seq + i;
-  }
-}
-
-void Lane::Enqueue(const CollectiveSpec& part, std::shared_ptr<Call> call) {
-  auto collective = std::make_shared<Collective>();
-  const EngineConfig& config = context_.config;
-  const uint64_t seed = SeedOf(uint64_t{config.job} << 16 | config.epoch, traffic_class_, call->ordinal, config.rank);
-  collective->traffic =
-      MakeTraffic(part, {config.rank, config.world_size, config.blocks, pool_.slots(), seed}, context_.counters);
-  collective->bytes_per_packet = part.count * (IsReduction(part.kind) ? SizeOf(part.dtype) : 1) / collective->traffic->packets();
-  collective->fingerprint = PartFingerprint(call->fingerprint, part.element_base, part.count);
-  collective->call = std::move(call);
-  Place(std::move(collective));
-}
-
-void Lane::Place(std::shared_ptr<Collective> collective) {
-  collective->first_seq = next_seq_;
-  next_seq_ += collective->traffic->packets();
-  next_deadline_ns_ = std::min(next_deadline_ns_, collective->call->deadline_ns);
-  unsent_.push_back(collective.get());
-  active_.push_back(std::move(collective));
-}
-
-// What the results of `collective` left open, each as a collective of its own on this stream.
-void Lane::Repair(const std::shared_ptr<Collective>& collective) {
-  auto repairs = collective->traffic->Repairs();
-  collective->repairs_left = repairs.size();
-  for (size_t i = 0; i < repairs.size(); ++i) {
-    auto repair = std::make_shared<Collective>();
-    repair->call = collective->call;
-    repair->fingerprint =
-        RepairFingerprint(collective->fingerprint, collective->call->ordinal, i, repairs[i]->packets());
-    repair->traffic = std::move(repairs[i]);
-    repair->parent = collective;
-    Place(std::move(repair));
   }
 }
 
@@ -87,16 +45,7 @@ void Lane::SetGrant(const Grant& grant, uint32_t window, uint64_t now_ns) {
   if (grant != grant_) window_.IgnoreLossesUntil(now_ns + kGrantSpreadNs);
   grant_ = grant;
   if (grant.gap_ns == 0) opens_ns_ = 0;
-  if (grant.waits && !is_kept_waiting_) kept_since_ns_ = now_ns;
-  if (!grant.waits && is_kept_waiting_) {
-    // Its time starts anew: that it was not done by now is not the ranks' fault.
-    for (const auto& collective : active_) {
-      uint64_t& deadline_ns = collective->call->deadline_ns;
-      deadline_ns = std::max(deadline_ns, now_ns + TimeoutOf(*collective));
-    }
-    next_deadline_ns_ = now_ns;
-  }
-  is_kept_waiting_ = grant.waits;
+  KeepWaiting(grant.waits, now_ns);
 }
 
 uint32_t Lane::Send(uint64_t now_ns, uint32_t budget) {
@@ -140,8 +89,7 @@ void Lane::SendFirst(Collective& collective, uint64_t now_ns) {
 
 void Lane::Build(const Collective& collective, uint64_t packet, bool is_retry) {
   const size_t bytes = Packetizer::Bytes(collective, packet, is_retry);
-  const uint8_t stream = repairs_ == nullptr ? 1 : 0;
-  packetizer_.Build(collective, stream, packet, is_retry, context_.batch.Take(flow_, bytes));
+  packetizer_.Build(collective, stream(), packet, is_retry, context_.batch.Take(flow_, bytes));
 }
 
 void Lane::Resend(Flight& flight, uint64_t now_ns) {
@@ -155,33 +103,11 @@ void Lane::Resend(Flight& flight, uint64_t now_ns) {
 
 uint64_t Lane::NextEventNs() const { return std::min(next_timer_ns_, next_deadline_ns_); }
 
-std::optional<Error> Lane::FindFailure(uint64_t now_ns) {
-  if (failure_) return failure_;
-  if (now_ns < next_deadline_ns_) return std::nullopt;
-  next_deadline_ns_ = kNever;
-  for (const auto& collective : active_) {
-    if (collective->IsAnswered()) continue;
-    uint64_t deadline_ns = collective->call->deadline_ns;
-    if (is_kept_waiting_) {
-      deadline_ns = std::max(deadline_ns, std::max(kept_since_ns_, last_answer_ns_) + TimeoutOf(*collective));
-    }
-    if (now_ns >= deadline_ns) return TimeoutError(*collective);
-    next_deadline_ns_ = std::min(next_deadline_ns_, deadline_ns);
-  }
-  return std::nullopt;
-}
-
-uint64_t Lane::TimeoutOf(const Collective& collective) const {
-  const uint64_t own_ns = collective.call->spec.timeout_ns;
-  return own_ns != 0 ? own_ns : context_.config.timeout_ns;
-}
-
 void Lane::FailAll(const Error& error) {
-  for (const auto& collective : active_) collective->call->work->Complete(tl::make_unexpected(error));
+  LaneBase::FailAll(error);
   unsent_.clear();
-  active_.clear();
   flights_.Clear();
-  next_timer_ns_ = next_deadline_ns_ = kNever;
+  next_timer_ns_ = kNever;
 }
 
 // The bits are children of the node that answered, each with one or more ranks behind it.
@@ -200,13 +126,16 @@ std::string Lane::WhoIsMissing() const {
 }
 
 Error Lane::TimeoutError(const Collective& collective) const {
-  const std::string what = collective.Describe() + " not done within its timeout of " +
-                           std::to_string(TimeoutOf(collective) / 1'000'000) + " ms: ";
+  const std::string what = TimeoutText(collective);
   const std::string& aggregator = tree_.aggregator;
   const bool is_about_oldest = last_notice_.type != 0 && last_notice_.seq == (oldest_ & MLNET_SEQ_MASK);
   if (is_about_oldest && last_notice_.type == MLNET_T_HELD && last_notice_.bitmap != 0) {
     return {ErrorCode::kTimeout, what + "waiting for " + WhoIsMissing(),
             "are they alive, and do they call the same collectives in the same order"};
+  }
+  if (is_about_oldest && last_notice_.type == MLNET_T_HELD && IsServed(collective.call->spec.kind)) {
+    return {ErrorCode::kTimeout, what + "the contributions are in, but the job's server did not answer",
+            "is it alive, and does it call the same pushes and pulls in the same order"};
   }
   if (is_about_oldest && last_notice_.type == MLNET_T_HELD) {
     return {ErrorCode::kTimeout,

@@ -8,58 +8,28 @@
 #pragma once
 
 #include <deque>
-#include <limits>
-#include <memory>
-#include <optional>
 #include <vector>
 
-#include "collective.h"
-#include "config.h"
-#include "control_sink.h"
-#include "counters.h"
 #include "flight_table.h"
+#include "lane_base.h"
 #include "packetize.h"
 #include "retransmit.h"
-#include "send_batch.h"
 #include "send_window.h"
 
 namespace mlnet::worker {
 
-inline constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
-
-/// What the lanes of an engine share; it outlives them.
-struct LaneContext {
-  const EngineConfig& config;
-  Transport& transport;
-  SendBatch& batch;
-  Counters& counters;
-  ControlSink& control;
-};
-
-class Lane {
+class Lane final : public LaneBase {
  public:
   /// `tree`: index into the job's trees. `repairs`: the lane of the fix-up stream; null for that stream itself.
   Lane(const LaneContext& context, size_t tree, int traffic_class, Lane* repairs);
 
-  /// Gives a part of a call its place in the order. Called in the same order on all ranks.
-  void Enqueue(const CollectiveSpec& part, std::shared_ptr<Call> call);
-  /// Consumes results and runs the timers. True when something came in.
-  bool Receive(uint64_t now_ns);
-  /// Sends at most `budget` new packets; returns how many.
-  uint32_t Send(uint64_t now_ns, uint32_t budget);
-  void OnNotice(const mlnet_notice& notice, uint64_t now_ns);
-  void SetRtoBounds(uint64_t min_ns, uint64_t max_ns) { rtt_.SetBounds(min_ns, max_ns); }
-  /// `window`: this lane's part of the grant's.
-  void SetGrant(const Grant& grant, uint32_t window, uint64_t now_ns);
-
-  bool IsIdle() const { return active_.empty(); }
-  /// When Receive must be called again though nothing comes in.
-  uint64_t NextEventNs() const;
-  /// Why the lane cannot go on: a deadline, or a result that does not fit. nullopt while all is well.
-  std::optional<Error> FindFailure(uint64_t now_ns);
-  void FailAll(const Error& error);
-  /// REQUIRES: not idle.
-  void DescribeOldest() { Describe(*active_.front()->call); }
+  bool Receive(uint64_t now_ns) override;
+  uint32_t Send(uint64_t now_ns, uint32_t budget) override;
+  void OnNotice(const mlnet_notice& notice, uint64_t now_ns) override;
+  void SetRtoBounds(uint64_t min_ns, uint64_t max_ns) override { rtt_.SetBounds(min_ns, max_ns); }
+  void SetGrant(const Grant& grant, uint32_t window, uint64_t now_ns) override;
+  uint64_t NextEventNs() const override;
+  void FailAll(const Error& error) override;
   uint64_t srtt_ns() const { return rtt_.srtt_ns(); }
 
  private:
@@ -67,20 +37,15 @@ class Lane {
 
   Readiness ReadinessOf(const Collective& collective) const;
   bool HasRoomFor(const Collective& collective) const;
-  uint64_t TimeoutOf(const Collective& collective) const;
   void SendFirst(Collective& collective, uint64_t now_ns);
   void Resend(Flight& flight, uint64_t now_ns);
   void Build(const Collective& collective, uint64_t packet, bool is_retry);
-  const mlnet_cell& CellOf(uint64_t seq) const;
-  bool IsPublished(uint64_t seq) const;
 
   void Consume(Flight& flight, uint64_t now_ns);
   bool Fits(const mlnet_cell& cell, const Collective& collective, uint64_t packet);
   void OnAnswer(Flight& flight, uint64_t now_ns);
   void Count(const Collective& collective);
-  void Finish(Collective& collective);
-  void Place(std::shared_ptr<Collective> collective);
-  void Repair(const std::shared_ptr<Collective>& collective);
+  void OnPlaced(Collective& collective) override { unsent_.push_back(&collective); }
 
   void RunTimers(Flight& flight, uint64_t now_ns);
   void RunKeepAlive(Flight& flight, uint64_t now_ns);
@@ -89,24 +54,13 @@ class Lane {
   bool IsOvertakenNow(const Flight& flight, uint64_t now_ns);
   void OnHeld(Flight& flight, uint64_t now_ns);
   void WakeAt(uint64_t at_ns) { next_timer_ns_ = std::min(next_timer_ns_, at_ns); }
-  void Describe(Call& call);
-  Error TimeoutError(const Collective& collective) const;
+  Error TimeoutError(const Collective& collective) const override;
   std::string WhoIsMissing() const;
 
-  const LaneContext context_;
-  const TreeConfig& tree_;
-  const PoolConfig pool_;
-  const size_t flow_;
-  const int traffic_class_;
   const Packetizer packetizer_;
-  Lane* const repairs_;
 
-  std::deque<std::shared_ptr<Collective>> active_;  // in order; the first is not answered
   std::deque<Collective*> unsent_;                  // those with packets left to send, in order
   std::vector<uint64_t> next_of_slot_;              // the seq each slot takes next
-  uint64_t next_seq_;                               // of the next collective
-  uint64_t oldest_;                                 // lowest seq whose result is not consumed
-  uint64_t next_deadline_ns_ = kNever;
 
   FlightTable flights_;
   const uint32_t window_most_;
@@ -116,15 +70,12 @@ class Lane {
   RetryGate gate_;
   uint64_t next_timer_ns_ = kNever;
   uint64_t rearmed_ns_ = 0;  // no timer runs out before
-  uint64_t last_answer_ns_ = 0;
   bool has_asked_ = false;      // since the last answer, because of silence
   bool has_timed_out_ = false;  // in this scan: the oldest packet is to ask
 
   // While jobs meet.
   Grant grant_;
   uint64_t opens_ns_ = 0;        // nothing new is sent before
-  bool is_kept_waiting_ = false;
-  uint64_t kept_since_ns_ = 0;
 
   // Rule 7: after a HELD only the oldest packet asks, with back-off, until another answer comes.
   bool is_waiting_for_others_ = false;
@@ -133,7 +84,6 @@ class Lane {
 
   // For the message of a timeout.
   mlnet_notice last_notice_{};
-  std::optional<Error> failure_;
 };
 
 }  // namespace mlnet::worker

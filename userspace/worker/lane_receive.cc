@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What comes back to a lane: results, notices, and the passing of time.
-#include <atomic>
-
 #include "lane.h"
 #include "wire/packet.h"
 
@@ -12,16 +10,6 @@ constexpr uint64_t kHeldRoundTrips = 4;
 constexpr uint64_t kReorderShare = 4;  // of a round trip
 
 }  // namespace
-
-const mlnet_cell& Lane::CellOf(uint64_t seq) const {
-  const uint32_t set = static_cast<uint32_t>(seq >> pool_.log2_slots) & 1U;
-  return context_.transport.Cells()[pool_.cell_base + flights_.IndexOf(seq) * 2 + set];
-}
-
-bool Lane::IsPublished(uint64_t seq) const {
-  // The program publishes with a full barrier after the words; this is its other half.
-  return __atomic_load_n(&CellOf(seq).published, __ATOMIC_ACQUIRE) == MLNET_STAMP(context_.config.epoch, seq);
-}
 
 bool Lane::Receive(uint64_t now_ns) {
   bool has_progress = false;
@@ -38,11 +26,7 @@ bool Lane::Receive(uint64_t now_ns) {
   }
   if (has_timed_out_) AskWithOldest(now_ns);
   if (!has_asked_ && !is_waiting_for_others_) AskAfterSilence(now_ns);
-  while (!active_.empty() && active_.front()->IsAnswered()) {
-    // Repairs take their places in the order of the collectives, whatever order those ended in.
-    if (active_.front()->traffic->NeedsRepair()) repairs_->Repair(active_.front());
-    active_.pop_front();
-  }
+  RetireAnswered();
   return has_progress;
 }
 
@@ -51,7 +35,8 @@ void Lane::Consume(Flight& flight, uint64_t now_ns) {
   const mlnet_cell& cell = CellOf(flight.seq);
   const uint64_t seq = flight.seq;
   if (!Fits(cell, collective, flight.packet)) return;
-  collective.traffic->Take(flight.packet, cell);
+  if ((cell.flags & MLNET_F_NO_DATA) != 0) collective.traffic->TakeReceipt(flight.packet, cell);
+  else collective.traffic->Take(flight.packet, cell);
   Count(collective);
   OnAnswer(flight, now_ns);
   flights_.Remove(flight);
@@ -100,16 +85,6 @@ void Lane::OnAnswer(Flight& flight, uint64_t now_ns) {
   has_asked_ = false;
   is_waiting_for_others_ = false;
   rearmed_ns_ = now_ns + rtt_.rto_ns();  // while answers come, what is missing shows by being overtaken
-}
-
-void Lane::Finish(Collective& collective) {
-  if (collective.traffic->NeedsRepair()) return;  // goes on in the fix-up stream when its turn comes
-  collective.traffic->Finish();
-  if (collective.parent) {
-    if (--collective.parent->repairs_left > 0) return;
-    collective.parent->traffic->Finish();
-  }
-  if (--collective.call->parts_left == 0) collective.call->work->Complete({});
 }
 
 bool Lane::IsOvertakenNow(const Flight& flight, uint64_t now_ns) {
@@ -205,12 +180,6 @@ void Lane::OnNotice(const mlnet_notice& notice, uint64_t now_ns) {
     default:
       return;
   }
-}
-
-void Lane::Describe(Call& call) {
-  if (call.is_described) return;
-  call.is_described = true;
-  context_.control.Describe(call.ordinal, call.fingerprint, call.Describe());
 }
 
 void Lane::OnHeld(Flight& flight, uint64_t now_ns) {

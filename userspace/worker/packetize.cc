@@ -33,6 +33,7 @@ void Packetizer::Build(const Collective& collective, uint8_t stream, uint64_t pa
   header.words = shape.words;
   wire::SetSeq(header, (collective.first_seq + packet) & MLNET_SEQ_MASK);
   if (is_retry) header.flags |= MLNET_F_RETRY;
+  if (IsServed(collective.call->spec.kind)) header.flags |= MLNET_F_SERVER;
   const std::span<uint64_t> payload(words.data(), shape.words);
   if (shape.has_data) {
     trailer.weight = 1;

@@ -225,5 +225,36 @@ TEST(job, is_prepared_when_aggregator_and_all_worker_hosts_are) {
   EXPECT_TRUE(AllHostsPrepared(view));
 }
 
+TEST(job, waits_for_its_server_where_it_was_created_with_one) {
+  JobView view = NewJob();
+  const auto refused = JoinAs(view, kServerRank, 2);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(refused.error().message, HasSubstr("has no place for a server"));
+  view.job.spec.root = "server";
+  ASSERT_TRUE(JoinAs(view, 1, 2));
+  ASSERT_TRUE(JoinAs(view, 0, 2));
+  EXPECT_FALSE(IsFull(view));
+  JobView late = view;
+  JoinTimedOut(late, 1, 500, kNow);
+  EXPECT_THAT(late.job.reason, HasSubstr("waiting for the server of job 'demo': rank 1 gave up"));
+  ASSERT_TRUE(JoinAs(view, kServerRank, 2));
+  EXPECT_TRUE(IsFull(view));
+  const auto second = JoinAs(view, kServerRank, 2);
+  ASSERT_FALSE(second);
+  EXPECT_THAT(second.error().message, HasSubstr("already has the server (host w0"));
+  view.job.state = kReady;
+  MemberGone(view, kServerRank, /*orderly=*/false, kNow);
+  EXPECT_EQ(view.job.state, kFailed);
+  EXPECT_THAT(view.job.reason, HasSubstr("the server (host w0, pid 99) of job 'demo' exited"));
+}
+
+TEST(job, names_of_members) {
+  EXPECT_EQ(NamesOf({3}), "rank 3");
+  EXPECT_EQ(NamesOf({1, 3}), "ranks 1, 3");
+  EXPECT_EQ(NamesOf({kServerRank}), "the server");
+  EXPECT_EQ(NamesOf({kServerRank, 0, 2}), "the server and ranks 0, 2");
+}
+
 }  // namespace
 }  // namespace mlnet::control

@@ -224,5 +224,24 @@ TEST(node, sixty_four_children_fill_the_member_word) {
   EXPECT_EQ(MakeNode(plan, 0, "none", ids, HostMacs{}, false).flags, 0);
 }
 
+TEST(node, the_root_of_a_job_with_a_server_gives_it_cells_of_its_own) {
+  Plan plan = FourRanksOnTwoHosts();
+  plan.server_host = "a1";
+  plan.ports[0].local_address = "169.254.28.12";
+  HostIds ids;
+  ids.trees = {{100, {7, 8, 9, 10}, 2, 50, 6}};
+  ids.server_inbox = 33;
+  ids.server_ring = 44;
+  const mlnet_node node = MakeNode(plan, 0, "a1", ids, HostMacs{}, true);
+  EXPECT_EQ(node.flags, MLNET_NODE_AGGREGATE | MLNET_NODE_MULTICAST | MLNET_NODE_SERVER);
+  EXPECT_EQ(node.server_inbox_id, 33u);
+  EXPECT_EQ(node.server_ring_id, 44u);
+  EXPECT_EQ(Text(node.local), "169.254.28.12") << "where its answers go";
+  EXPECT_GT(node.forward_ns, 0u);
+  ids.trees = {TreeIds{}};
+  ids.rings = {11, 12};
+  EXPECT_EQ(MakeNode(plan, 0, "w1", ids, HostMacs{}, true).flags & MLNET_NODE_SERVER, 0);
+}
+
 }  // namespace
 }  // namespace mlnet::control

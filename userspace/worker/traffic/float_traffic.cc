@@ -249,11 +249,16 @@ void FloatTraffic::Take(uint64_t packet, const mlnet_cell& cell) {
     return;
   }
   const uint64_t data_packet = packet - probes_;
+  IsDouble() ? TakeLanes64(data_packet, cell) : TakeLanes(data_packet, cell);
+  TakeReceipt(packet, cell);
+}
+
+void FloatTraffic::TakeReceipt(uint64_t packet, const mlnet_cell& cell) {
+  const uint64_t data_packet = packet - probes_;
   if ((cell.flags & MLNET_F_NONFINITE) != 0) {
     flagged_.push_back(data_packet);
     counters_.nonfinite_packets.Add();
   }
-  IsDouble() ? TakeLanes64(data_packet, cell) : TakeLanes(data_packet, cell);
   // The result also brought the exponents of the packet one pool later.
   if (data_packet + job_.slots < data_packets_) Learn(data_packet + job_.slots, cell.exps);
 }

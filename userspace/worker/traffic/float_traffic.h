@@ -39,6 +39,7 @@ class FloatTraffic final : public Traffic {
   bool IsProbe(uint64_t packet) const override { return packet < probes_; }
   uint8_t Fill(uint64_t packet, bool is_retry, std::span<uint64_t> words, uint8_t* exps) override;
   void Take(uint64_t packet, const mlnet_cell& cell) override;
+  void TakeReceipt(uint64_t packet, const mlnet_cell& cell) override;
   bool NeedsRepair() const override {
     return !flagged_.empty() || !half_wide_.blocks.empty() || !wide_.blocks.empty() || !far_.empty();
   }

@@ -51,6 +51,8 @@ class Traffic {
   virtual uint8_t Fill(uint64_t packet, bool is_retry, std::span<uint64_t> words, uint8_t* exps) = 0;
   /// The result of a packet; each once, in any order.
   virtual void Take(uint64_t packet, const mlnet_cell& cell) = 0;
+  /// The same where the job's server took the words: flags and exponents are all there is.
+  virtual void TakeReceipt(uint64_t, const mlnet_cell&) {}
 
   /// After the last result: what must be sent on the fix-up stream before Finish, usually nothing. The same
   /// on all ranks. What is returned refers to this traffic.

@@ -144,6 +144,12 @@ class Communicator {
                                         const CallOptions& options = {}) = 0;
   /// Done when every rank has called it.
   virtual std::shared_ptr<Work> Barrier(const CallOptions& options = {}) = 0;
+  /// The sum over all ranks goes to the job's server (server.h), the bits that AllReduce gives; nothing comes back.
+  /// Done when the server has all of it. Only in a job with a server, as Pull,
+  /// and in a traffic class of their own: the first call in a class decides whether it carries these or the others.
+  virtual std::shared_ptr<Work> Push(const void* in, size_t count, DataType dtype, const CallOptions& options = {}) = 0;
+  /// Copies `bytes` from the job's server to all ranks, who ask for the same.
+  virtual std::shared_ptr<Work> Pull(void* out, size_t bytes, const CallOptions& options = {}) = 0;
 
   virtual CommStats Stats() const = 0;
 };
