@@ -111,7 +111,7 @@ TEST(Depth, planner_in_the_daemon_takes_racks_and_rates_from_the_lab) {
   const double contribution = (500003 + 351) / 352 * 1514;
   const double core = result["rows"][0].at("core_bytes");
   EXPECT_GT(core, 2 * contribution);
-  EXPECT_LT(core, 2 * contribution * 1.05) << "probes and a few retries";
+  EXPECT_LT(core, 2.5 * contribution) << "probes and retries are little; with a star it would be three and more";
 }
 
 }  // namespace
