@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 import torch_test
-from torch_lab import BUILD, HERE, PYTHON, SESSION_TIMEOUT_S, Lab
+from torch_lab import BUILD, HERE, PYTHON, SESSION_TIMEOUT_S, Lab, collect_rank
 from torch_test import WORKERS, Session, with_checks
 
 
@@ -43,11 +43,7 @@ class Loopback:
                     process.wait(SESSION_TIMEOUT_S)
                 except subprocess.TimeoutExpired:
                     break
-            results = [Lab._collect(*rank) for rank in ranks]
-            for _, *streams in ranks:
-                for stream in streams:
-                    stream.close()
-            return results
+            return [collect_rank(*rank) for rank in ranks]
 
 
 class InLab(Session):

@@ -57,6 +57,19 @@ class Lab:
         return RunningSession(self, program, environment, size)
 
 
+def collect_rank(process, out, err):
+    """What a rank left behind, whose time is up; closes its streams."""
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+    with out, err:
+        out.seek(0)
+        err.seek(0)
+        lines = out.read().splitlines()
+        result = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}
+        return {"returncode": process.returncode, "result": result, "stderr": err.read()}
+
+
 class RunningSession:
     """PROGRAM.py on each of the first `size` workers."""
 
@@ -85,15 +98,6 @@ class RunningSession:
                 process.wait(max(0.1, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             print(f"{self.program}: not done after {timeout_s} s", file=sys.stderr)
-        return [self._collect(*rank) for rank in self.ranks]
-
-    @staticmethod
-    def _collect(process, out, err):
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-        out.seek(0)
-        err.seek(0)
-        lines = out.read().splitlines()
-        result = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}
-        return {"returncode": process.returncode, "result": result, "stderr": err.read()}
+        results = [collect_rank(*rank) for rank in self.ranks]
+        self.folder.cleanup()
+        return results
