@@ -104,7 +104,8 @@ void DaemonLab::Plug(const std::string& host, const std::string& nic, const std:
 }
 
 void DaemonLab::AddSecondNic(const std::string& host) {
-  Shell(fmt::format("ip -n {0}{1} link add br1 type bridge && ip -n {0}{1} link set br1 up", prefix_, kSwitch));  // once
+  const std::string in_switch = "ip -n " + Netns(kSwitch) + " link ";
+  if (Shell(in_switch + "show br1").exit_code != 0) MustRun(in_switch + "add br1 type bridge && " + in_switch + "set br1 up");
   std::string address = Address(host);
   address.replace(address.find(".98."), 4, ".99.");
   Plug(host, "eth1", "q-" + host, "br1", address);
@@ -173,7 +174,8 @@ void DaemonLab::Start(const std::string& host, const std::string& more_config) {
     ::_exit(127);
   }
   daemons_[host] = pid;
-  ASSERT_TRUE(WaitUntil([&] { return rpc::Client::Connect(Socket(host)).has_value(); })) << Log(host);
+  // The verifier takes seconds on a busy machine.
+  ASSERT_TRUE(WaitUntil([&] { return rpc::Client::Connect(Socket(host)).has_value(); }, std::chrono::seconds(60))) << Log(host);
 }
 
 void DaemonLab::StartAll() {

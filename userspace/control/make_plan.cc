@@ -234,6 +234,7 @@ Result<Draft> MakeDraft(const PlanInput& in, const std::string& server_host = ""
     if (auto ok = ChooseServersHost(draft, server_host); !ok) return tl::make_unexpected(ok.error());
   } else if (auto ok = ChooseShape(draft); !ok) return tl::make_unexpected(ok.error());
   if (auto ok = ChooseHosts(draft); !ok) return tl::make_unexpected(ok.error());
+  if (!server_host.empty()) draft.rails.resize(1);  // a server answers in one tree
   if (!draft.wanted && !HasRates(draft)) ChooseByRule(draft);
   return draft;
 }

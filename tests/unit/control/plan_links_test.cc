@@ -231,5 +231,16 @@ TEST(plan, paths_share_the_trees_that_there_may_be_and_the_slots) {
   }
 }
 
+TEST(plan, a_server_has_one_tree_on_hosts_with_several_nics) {
+  TwoRails world;
+  world.job.job.spec.shape = "auto";
+  world.job.job.spec.root = "server";
+  world.job.members.push_back({1, kServerRank, "w1", 9, true, false, 0, ""});
+  const auto plan = world.Make();
+  ASSERT_TRUE(plan) << plan.error().ToString();
+  EXPECT_EQ(plan->trees.size(), 1u);
+  EXPECT_EQ(NamesOfAggregators(*plan), "w1");
+}
+
 }  // namespace
 }  // namespace mlnet::control
