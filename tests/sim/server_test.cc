@@ -118,14 +118,15 @@ TEST(ServerSim, every_rank_pulls_the_servers_bytes) {
 TEST(ServerSim, equal_pulls_and_pushes_are_one_packet_for_the_server) {
   Cluster cluster(Deep(false, Seed(3)));
   constexpr size_t kPackets = 30;
+  const size_t packet_bytes = (test::IsIpv6Run() ? MLNET_BLOCKS_MAX - 1 : MLNET_BLOCKS_MAX) * MLNET_BLOCK_BYTES;
   const auto before = cluster.RootStats(0);
-  CheckPull(cluster, SomeBytes(kPackets * 1408));
+  CheckPull(cluster, SomeBytes(kPackets * packet_bytes));
   const auto pulled = cluster.RootStats(0);
   EXPECT_EQ(pulled.verdicts[MLNET_V_SUM_TO_SERVER] - before.verdicts[MLNET_V_SUM_TO_SERVER], kPackets);
   EXPECT_EQ(pulled.contributions - before.contributions, kPackets * 2) << "one of each rack";
   EXPECT_EQ(pulled.verdicts[MLNET_V_ANSWER_SENT] - before.verdicts[MLNET_V_ANSWER_SENT], kPackets);
 
-  PushCall push(RandomInputs(8, kPackets * kPacketFloats, 3));
+  PushCall push(RandomInputs(8, kPackets * packet_bytes / sizeof(float), 3));
   ExpectDone([&] {
     const Works works = push.Submit(cluster, {.keeps_small = false});  // no fix-ups
     EXPECT_TRUE(cluster.RunUntilDone());
