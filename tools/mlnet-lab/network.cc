@@ -28,15 +28,18 @@ void WriteSysctl(const std::string& name, const std::string& value) {
   std::ofstream("/proc/sys/net/" + name) << value;
 }
 
-Result<void> PrepareNamespace(const Paths& paths, const std::string& host) {
-  return InNetns(paths.NetnsFile(host), [] {
+Result<void> PrepareNamespace(const Paths& paths, const std::string& host, bool ipv6) {
+  return InNetns(paths.NetnsFile(host), [ipv6] {
     // Frames must not pass the host's firewall rules: it costs CPU and would be no switch.
     for (const char* family : {"iptables", "ip6tables", "arptables"}) {
       WriteSysctl(std::string("bridge/bridge-nf-call-") + family, "0");
     }
-    // Nobody may chatter on the links (router solicitations, duplicate address detection).
-    WriteSysctl("ipv6/conf/all/disable_ipv6", "1");
-    WriteSysctl("ipv6/conf/default/disable_ipv6", "1");
+    // Nobody may chatter on the links (router solicitations, duplicate address detection). Neighbour discovery is real.
+    WriteSysctl("ipv6/conf/all/disable_ipv6", ipv6 ? "0" : "1");
+    WriteSysctl("ipv6/conf/default/disable_ipv6", ipv6 ? "0" : "1");
+    WriteSysctl("ipv6/conf/default/accept_dad", "0");
+    WriteSysctl("ipv6/conf/default/accept_ra", "0");
+    WriteSysctl("ipv6/conf/default/router_solicitations", "0");
     return Result<void>{};
   });
 }
@@ -118,7 +121,8 @@ std::string SwitchShapers(const Topology& topology) {
 // A queue as a real NIC has it, see SwitchShapers; here it slows a sender down instead of losing its frames.
 constexpr const char* kHostQueue = "qdisc add dev eth0 root pfifo_fast\n";
 
-std::string HostLinks(const Host& host) {
+std::string HostLinks(const Host& host, bool ipv6) {
+  if (ipv6) return fmt::format("link set lo up\naddr add {}/64 dev eth0 nodad\nlink set eth0 up\n", host.address);
   return fmt::format(
       "link set lo up\n"
       "addr add {}/24 brd + dev eth0\n"
@@ -145,9 +149,9 @@ Result<void> BuildNetwork(const Paths& paths, const Topology& topology) {
   std::string names = fmt::format("netns add {}\n", paths.Netns(Paths::kSwitch));
   for (const auto& host : topology.hosts) names += fmt::format("netns add {}\n", paths.Netns(host.name));
   if (auto r = Run({"ip", "-batch", "-"}, names); !r) return tl::make_unexpected(r.error());
-  if (auto r = PrepareNamespace(paths, Paths::kSwitch); !r) return r;
+  if (auto r = PrepareNamespace(paths, Paths::kSwitch, false); !r) return r;
   for (const auto& host : topology.hosts) {
-    if (auto r = PrepareNamespace(paths, host.name); !r) return r;
+    if (auto r = PrepareNamespace(paths, host.name, topology.ipv6); !r) return r;
   }
   const std::string sw = paths.Netns(Paths::kSwitch);
   if (auto r = Run({"ip", "-n", sw, "-batch", "-"}, SwitchLinks(paths, topology)); !r)
@@ -156,7 +160,7 @@ Result<void> BuildNetwork(const Paths& paths, const Topology& topology) {
     return tl::make_unexpected(r.error());
   BorrowHysteresis();
   for (const auto& host : topology.hosts) {
-    auto r = Run({"ip", "-n", paths.Netns(host.name), "-batch", "-"}, HostLinks(host));
+    auto r = Run({"ip", "-n", paths.Netns(host.name), "-batch", "-"}, HostLinks(host, topology.ipv6));
     if (r) r = Run({"tc", "-n", paths.Netns(host.name), "-batch", "-"}, kHostQueue);
     if (!r) return tl::make_unexpected(r.error());
   }

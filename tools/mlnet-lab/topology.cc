@@ -109,7 +109,7 @@ Result<void> ReadRacks(const YAML::Node& root, Topology& topology) {
 
 Result<Topology> ReadTopology(const YAML::Node& root) {
   if (auto r = CheckKeys(root, "topology",
-                         {"version", "name", "mtu", "seed", "switch", "defaults", "core", "racks", "hosts"});
+                         {"version", "name", "mtu", "seed", "ipv6", "switch", "defaults", "core", "racks", "hosts"});
       !r) {
     return tl::make_unexpected(r.error());
   }
@@ -120,6 +120,7 @@ Result<Topology> ReadTopology(const YAML::Node& root) {
   if (root["name"]) topology.name = root["name"].as<std::string>();
   if (root["mtu"]) topology.mtu = root["mtu"].as<uint32_t>();
   if (root["seed"]) topology.seed = root["seed"].as<uint64_t>();
+  if (root["ipv6"]) topology.ipv6 = root["ipv6"].as<bool>();
   if (root["switch"]) {
     if (auto r = CheckKeys(root["switch"], "switch", {"multicast_snooping"}); !r)
       return tl::make_unexpected(r.error());
@@ -274,7 +275,7 @@ Result<Topology> Finish(Topology topology) {
     if (!names.insert(host.name).second) {
       return Err(ErrorCode::kInvalidArgument, fmt::format("host '{}' is named twice", host.name));
     }
-    host.address = fmt::format("10.77.0.{}", i + 1);
+    host.address = topology.ipv6 ? fmt::format("fd77::{:x}", i + 1) : fmt::format("10.77.0.{}", i + 1);
     host.mac = fmt::format("02:4d:4c:00:00:{:02x}", i + 1);
   }
   if (auto r = FinishRacks(topology); !r) return tl::make_unexpected(r.error());

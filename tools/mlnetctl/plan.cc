@@ -82,7 +82,7 @@ Result<void> ReadRack(const YAML::Node& node, const std::string& where, Topology
 Result<TopologyFile> ReadTopology(const YAML::Node& root) {
   TopologyFile file;
   if (auto ok = CheckKeys(root, "topology",
-                          {"version", "name", "mtu", "seed", "switch", "defaults", "hosts", "racks", "core"});
+                          {"version", "name", "mtu", "seed", "ipv6", "switch", "defaults", "hosts", "racks", "core"});
       !ok) {
     return tl::make_unexpected(ok.error());
   }
