@@ -125,6 +125,33 @@ TEST(Trees, every_level_shows_by_how_much_it_reduces) {
   }
 }
 
+uint64_t Count(const Json& stats, const std::string& verdict) {
+  return stats["verdicts"].contains(verdict) ? stats["verdicts"][verdict]["count"].get<uint64_t>() : 0;
+}
+
+TEST(Trees, with_ipv6_alone_an_aggregator_sums_and_sends_by_multicast) {
+  const Lab lab({"--workers", "3", "--aggregators", "1", "--ipv6", "--loss", "1"});
+  Perf(lab, {"--counts", "1,353,4096,200003", "--iters", "2", "--warmup", "0"});
+  const Json stats = Stats(lab, "a1");
+  EXPECT_GT(Count(stats, "SUM_COMPLETE_TX"), 0u);
+  EXPECT_EQ(Count(stats, "SUM_COMPLETE_FAN"), 0u);
+}
+
+TEST(Trees, with_ipv6_alone_an_aggregator_makes_copies_where_multicast_is_off) {
+  const Lab lab({"--workers", "3", "--aggregators", "1", "--ipv6"});
+  for (const std::string host : {"a1", "w1", "w2", "w3"}) {
+    EXPECT_EQ(lab.Exec(host, {"ip", "-4", "-j", "addr", "show", "dev", "eth0"}).out.find("10.77"), std::string::npos);
+  }
+  Perf(lab, {"--counts", "100003", "--iters", "2", "--warmup", "0", "--multicast", "off"});
+  EXPECT_GT(Count(Stats(lab, "a1"), "SUM_COMPLETE_FAN"), 0u);
+}
+
+TEST(Trees, with_ipv6_alone_the_hosts_of_the_ranks_sum_for_each_other) {
+  const Lab lab({"--workers", "3", "--aggregators", "0", "--ipv6", "--loss", "1"});
+  Perf(lab, {"--counts", "1,4096,200003", "--iters", "2", "--warmup", "0", "--ranks-per-host", "2"});
+  for (const std::string host : {"w1", "w2", "w3"}) EXPECT_GT(Stats(lab, host)["contributions"].get<uint64_t>(), 0u) << host;
+}
+
 TEST(Trees, hosts_with_several_ranks_sum_for_each_other) {
   const Lab lab({"--workers", "3", "--aggregators", "0", "--loss", "1"});
   Perf(lab, {"--counts", "1,4096,300007", "--iters", "2", "--warmup", "0", "--ranks-per-host", "3"});

@@ -29,6 +29,13 @@ std::optional<IpAddress> IpAddress::Parse(const std::string& text) {
   return IpAddress(mapped);
 }
 
+IpAddress IpAddress::FromBytes(std::span<const uint8_t> bytes) {
+  Mapped mapped{};
+  if (bytes.size() == 4) return IpAddress(MapIpv4(bytes.data()));
+  if (bytes.size() == mapped.size()) std::copy(bytes.begin(), bytes.end(), mapped.begin());
+  return IpAddress(mapped);
+}
+
 IpAddress IpAddress::From(const sockaddr* address) {
   Mapped mapped{};
   if (address->sa_family == AF_INET) return IpAddress(MapIpv4(&reinterpret_cast<const sockaddr_in*>(address)->sin_addr));

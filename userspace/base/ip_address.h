@@ -27,6 +27,8 @@ class IpAddress {
   explicit IpAddress(const Mapped& mapped) : mapped_(mapped) {}
   /// "10.0.0.1", "fd77::1"; no zone, no brackets.
   static std::optional<IpAddress> Parse(const std::string& text);
+  /// 4 or 16 bytes in network order; none for any other number of them.
+  static IpAddress FromBytes(std::span<const uint8_t> bytes);
   /// None for anything but AF_INET and AF_INET6.
   static IpAddress From(const sockaddr* address);
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "control/config.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -97,32 +96,30 @@ void ReadStore(TableReader& in, Config& out) {
   in.RejectUnknown();
 }
 
-bool ParsePrefix(const std::string& text, uint32_t& base, int& bits) {
-  const size_t slash = text.find('/');
-  if (slash == std::string::npos) return false;
-  in_addr address{};
-  if (inet_pton(AF_INET, text.substr(0, slash).c_str(), &address) != 1) return false;
-  const char* end = text.data() + text.size();
-  const auto [stop, ec] = std::from_chars(text.data() + slash + 1, end, bits);
-  base = ntohl(address.s_addr);
-  // At most 23 bits of a group reach the link address; a job id needs 16.
-  return ec == std::errc() && stop == end && bits >= 4 && bits <= 28 && (base >> 28) == 0xe;
+void ReadGroup(TableReader& in, const char* key, const std::string& standard, bool is_ipv6, GroupPrefix& out) {
+  std::string text = standard;
+  in.String(key, text);
+  const auto prefix = ParseGroupPrefix(text);
+  if (prefix && prefix->base.IsIpv6() == is_ipv6) out = *prefix;
+  else in.Fail(key, std::string("must be an IPv") + (is_ipv6 ? "6" : "4") + " multicast prefix such as " + standard);
+}
+
+void ReadLocalAddress(TableReader& in, const char* key, bool is_ipv6, std::string& out) {
+  in.String(key, out);
+  if (out.empty()) return;
+  const auto address = IpAddress::Parse(out);
+  if (!address || address->IsIpv6() != is_ipv6) in.Fail(key, std::string("must be an IPv") + (is_ipv6 ? "6" : "4") + " address, or empty");
 }
 
 void ReadDatapath(TableReader& in, Config& out) {
   in.Number("port", 1, 65535, out.port);
   in.String("pin_root", out.pin_root);
   in.Number("slots", 1, 1 << 22, out.slots);
-  std::string prefix = "239.77.0.0/16";
-  in.String("group_prefix", prefix);
-  if (!ParsePrefix(prefix, out.group_base, out.group_bits)) {
-    in.Fail("group_prefix", "must be an IPv4 multicast prefix such as 239.77.0.0/16");
-  }
-  in.String("local_address", out.local_address);
-  in_addr local{};
-  if (!out.local_address.empty() && inet_pton(AF_INET, out.local_address.c_str(), &local) != 1) {
-    in.Fail("local_address", "must be an IPv4 address, or empty");
-  }
+  in.OneOf("family", out.addressing.family, {"auto", "ipv4", "ipv6"});
+  ReadGroup(in, "group_prefix", "239.77.0.0/16", false, out.addressing.group);
+  ReadGroup(in, "group_prefix6", "ff15::6d6c:0/112", true, out.addressing.group6);
+  ReadLocalAddress(in, "local_address", false, out.local_address);
+  ReadLocalAddress(in, "local_address6", true, out.local_address6);
   in.OneOf("multicast", out.job.multicast, {"auto", "on", "off"});
   in.RejectUnknown();
 }

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "control/addressing.h"
 #include "control/model.h"
 #include "mlnet/error.h"
 
@@ -52,9 +53,9 @@ struct Config {
   uint16_t port = 0;  // default: MLNET_UDP_PORT
   std::string pin_root = "/sys/fs/bpf/mlnet";
   uint32_t slots = 0;  // default: MLNET_SLOTS_MAX
-  uint32_t group_base = 0;  // host order
-  int group_bits = 0;       // prefix length
+  Addressing addressing;
   std::string local_address = "169.254.28.12";  // of this host's aggregator for its own ranks; empty: none
+  std::string local_address6 = "fd6d:6c6e:6574::1";
   std::vector<IfaceConfig> ifaces;
   std::string rack;             // the switch this host is plugged into; empty: the core itself
   double oversubscription = 0;  // of the core: a rack's uplink is 1/x of its hosts' links; 0: it never blocks

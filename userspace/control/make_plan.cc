@@ -192,7 +192,7 @@ Result<void> CheckHosts(const Draft& draft, Plan& plan) {
                                                    draft.hosts.front()->host, plan.port),
                  "set the same datapath.port on all hosts");
     }
-    const uint32_t blocks = BlocksPerPacket(iface.mtu);
+    const uint32_t blocks = BlocksPerPacket(iface.mtu, IsIpv6(plan));
     if (blocks == 0) {
       return Err(ErrorCode::kUnsupported, fmt::format("MTU {} of {} on host {} is too small for a packet with one block", iface.mtu,
                                                       iface.name, host.host),
@@ -276,10 +276,13 @@ Result<Plan> PlanWithin(const Draft& draft) {
 }  // namespace
 
 Result<Plan> MakePlan(const PlanInput& input) {
+  const auto hosts = HostsOfFamily(input.addressing, *input.job, *input.hosts);
+  if (!hosts) return tl::make_unexpected(hosts.error());
   JobView ranks = *input.job;
   const std::string server_host = TakeServer(ranks);
   PlanInput in = input;
   in.job = &ranks;
+  in.hosts = &*hosts;
   const auto draft = MakeDraft(in, server_host);
   if (!draft) return tl::make_unexpected(draft.error());
   auto plan = PlanWithin(*draft);
@@ -291,7 +294,11 @@ Result<Plan> MakePlan(const PlanInput& input) {
   return plan;
 }
 
-Result<PlannerTask> TaskOfPlanner(const PlanInput& in) {
+Result<PlannerTask> TaskOfPlanner(const PlanInput& input) {
+  const auto hosts = HostsOfFamily(input.addressing, *input.job, *input.hosts);
+  if (!hosts) return tl::make_unexpected(hosts.error());
+  PlanInput in = input;
+  in.hosts = &*hosts;
   const auto draft = MakeDraft(in);
   if (!draft) return tl::make_unexpected(draft.error());
   int mtu = draft->rails.front().ifaces.front()->mtu;

@@ -16,14 +16,17 @@ using Json = nlohmann::json;
 
 struct IfaceRecord {
   std::string name;
-  std::string address;  // IPv4, dotted
+  std::string address;  // IPv4; in the eyes of the planner: of the job's family
   int prefix = 0;
   int mtu = 0;
   bool aggregator = false;
   bool attached = false;
   uint64_t rate_bps = 0;  // of each direction; 0: not known
+  std::string address6{};  // IPv6
+  int prefix6 = 0;
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(IfaceRecord, name, address, prefix, mtu, aggregator, attached, rate_bps)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(IfaceRecord, name, address, prefix, mtu, aggregator, attached, rate_bps,
+                                                address6, prefix6)
 
 struct HostRecord {
   std::string host;
@@ -37,9 +40,10 @@ struct HostRecord {
   double oversubscription = 0;  // of the core, as this host was told; 0: not at all
   bool running = false;     // false after an orderly stop
   uint64_t heartbeat_ms = 0;  // a column of its own: beats must not look like changes
+  std::string local_address6{};  // as local_address, for jobs with IPv6
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(HostRecord, host, instance, pid, port, slots_free, local_address, ifaces, rack,
-                                                oversubscription, running)
+                                                oversubscription, running, local_address6)
 
 /// What an operator may set per job.
 struct JobSpec {

@@ -112,7 +112,7 @@ mlnet_node MakeNode(const Plan& plan, size_t tree, const std::string& host, cons
   if (*at == 0 && host == plan.server_host) SetServer(ids, node);
   node.root = NodeAddress(RootOf(plan, tree).address);
   if (!LocalRanks(plan, host).empty()) SetWorker(plan, tree, *at, ids, node);
-  if (IpAddress::Parse(RootOf(plan, tree).address).value_or(IpAddress()).IsIpv6()) node.flags |= MLNET_NODE_IPV6;
+  if (IsIpv6(plan)) node.flags |= MLNET_NODE_IPV6;
   return node;
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "control/plan.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -21,20 +20,18 @@ void AddOnce(std::vector<std::string>& names, const std::string& name) {
 
 }  // namespace
 
-uint32_t BlocksPerPacket(int mtu) {
-  // IPv4 and UDP headers, then header and trailer of the packet.
-  constexpr int kOverhead = 20 + 8 + static_cast<int>(sizeof(mlnet_hdr) + sizeof(mlnet_trailer));
-  return static_cast<uint32_t>(std::clamp((mtu - kOverhead) / MLNET_BLOCK_BYTES, 0, MLNET_BLOCKS_MAX));
+bool IsIpv6(const Plan& plan) { return IpAddress::Parse(plan.ports.front().address).value_or(IpAddress()).IsIpv6(); }
+
+uint32_t BlocksPerPacket(int mtu, bool is_ipv6) {
+  // IP and UDP headers, then header and trailer of the packet.
+  const int overhead = (is_ipv6 ? 40 : 20) + 8 + static_cast<int>(sizeof(mlnet_hdr) + sizeof(mlnet_trailer));
+  return static_cast<uint32_t>(std::clamp((mtu - overhead) / MLNET_BLOCK_BYTES, 0, MLNET_BLOCKS_MAX));
 }
 
-void Number(Plan& plan, const Numbering& numbering, uint32_t group_base, int group_bits) {
+void Number(Plan& plan, const Numbering& numbering, const Addressing& addressing) {
   plan.job_id = numbering.job_id;
   plan.epoch = numbering.epoch;
-  const uint32_t mask = (uint32_t{1} << (32 - group_bits)) - 1;
-  in_addr group{htonl((group_base & ~mask) | (numbering.job_id & mask))};
-  char text[INET_ADDRSTRLEN] = {};
-  inet_ntop(AF_INET, &group, text, sizeof(text));
-  plan.group = text;
+  plan.group = GroupOf(IsIpv6(plan) ? addressing.group6 : addressing.group, numbering.job_id);
 }
 
 PoolSize PoolOf(const Plan& plan, uint32_t index) {

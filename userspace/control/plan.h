@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "control/addressing.h"
 #include "control/model.h"
 #include "mlnet/error.h"
 #include "mlnet/wire.h"
@@ -26,8 +27,7 @@ struct PlanInput {
   const JobView* job = nullptr;
   const std::vector<HostRecord>* hosts = nullptr;
   const std::vector<JobView>* jobs = nullptr;  // all, to spread jobs over the aggregators
-  uint32_t group_base = 0;
-  int group_bits = 0;
+  Addressing addressing;
   uint64_t now_ms = 0;
 };
 
@@ -45,10 +45,12 @@ struct PlannerTask {
 Result<PlannerTask> TaskOfPlanner(const PlanInput& input);
 
 /// Sets what depends on the numbers.
-void Number(Plan& plan, const Numbering& numbering, uint32_t group_base, int group_bits);
+void Number(Plan& plan, const Numbering& numbering, const Addressing& addressing);
+
+bool IsIpv6(const Plan& plan);
 
 /// Blocks of a packet that fits `mtu`: at most MLNET_BLOCKS_MAX, 0 when not even one does.
-uint32_t BlocksPerPacket(int mtu);
+uint32_t BlocksPerPacket(int mtu, bool is_ipv6);
 
 /// The pools of a job: a big one for each class, and a small one for its fix-up stream.
 struct PoolSize {

@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "control/roots.h"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
 #include <bit>
 
+#include "base/ip_address.h"
+
 namespace mlnet::control {
 namespace {
-
-uint32_t HostOrder(const std::string& address) {
-  in_addr parsed{};
-  return inet_pton(AF_INET, address.c_str(), &parsed) == 1 ? ntohl(parsed.s_addr) : 0;
-}
 
 size_t JobsSummedOn(const std::vector<JobView>& jobs, const std::string& host) {
   return static_cast<size_t>(std::count_if(jobs.begin(), jobs.end(), [&](const JobView& v) {
@@ -44,7 +39,7 @@ std::string ConsiderSpare(const PlanInput& in, const HostRecord& host, Candidate
   const auto usable = std::find_if(host.ifaces.begin(), host.ifaces.end(), [&](const IfaceRecord& i) {
     return i.aggregator && i.attached && !i.address.empty();
   });
-  if (usable == host.ifaces.end()) return "its aggregator interface is not attached or has no IPv4 address";
+  if (usable == host.ifaces.end()) return "its aggregator interface is not attached or has no address of the job's family";
   if (const MemberRecord* rank = RankOn(in, host.host)) return "it runs rank " + std::to_string(rank->rank) + " of this job";
   if (const std::string why = WhyTooFull(in, host); !why.empty()) return why;
   out = {&host, &*usable, JobsSummedOn(*in.jobs, host.host)};
@@ -87,9 +82,8 @@ const HostRecord* FindHost(const std::vector<HostRecord>& hosts, const std::stri
 }
 
 bool SameNetwork(const IfaceRecord& iface, const std::string& address) {
-  if (iface.prefix <= 0 || iface.prefix > 32) return false;
-  const uint32_t mask = ~uint32_t{0} << (32 - iface.prefix);
-  return (HostOrder(iface.address) & mask) == (HostOrder(address) & mask);
+  const auto own = IpAddress::Parse(iface.address), other = IpAddress::Parse(address);
+  return own && other && iface.prefix > 0 && own->IsInNetwork(*other, iface.prefix);
 }
 
 const IfaceRecord* IfaceTowards(const HostRecord& host, const std::string& address) {

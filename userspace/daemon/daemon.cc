@@ -84,9 +84,9 @@ Result<void> Daemon::Open() {
   epoll_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_) return tl::make_unexpected(ErrnoError("epoll_create1", errno));
   for (const control::IfaceConfig& iface : config_.ifaces) ifaces_.Want(iface);
-  if (!config_.local_address.empty()) {
+  if (!config_.local_address.empty() || !config_.local_address6.empty()) {
     // Not fatal: this host then sums only for others.
-    if (auto ok = ifaces_.OpenLocalLink(config_.local_address, config_.instance); !ok) spdlog::warn("no local link: {}", ok.error().ToString());
+    if (auto ok = ifaces_.OpenLocalLink(config_.local_address, config_.local_address6, config_.instance); !ok) spdlog::warn("no local link: {}", ok.error().ToString());
   }
   if (auto ok = DropOldMemberships(); !ok) return ok;
   Pass();

@@ -50,6 +50,8 @@ std::vector<IfaceRecord> Ifaces::Records() const {
     IfaceRecord record{name, "", 0, 0, port.config.aggregator, port.IsAttached(), rate_bps};
     if (const auto dev = datapath::ReadNetdev(name)) {
       record.address = dev->address;
+      record.address6 = dev->address6;
+      record.prefix6 = dev->prefix6;
       record.prefix = dev->prefix;
       record.mtu = dev->mtu;
     }
@@ -67,6 +69,7 @@ Json Ifaces::Show(const std::string& name) const {
     shown["mtu"] = dev->mtu;
     shown["speed_mbps"] = dev->speed_mbps;
     shown["address"] = dev->address;
+    shown["address6"] = dev->address6;
     shown["up"] = dev->is_up;
   }
   const auto it = ports_.find(name);

@@ -183,9 +183,17 @@ void Ifaces::Reconcile() {
   MatchLocalEnds();
 }
 
-Result<void> Ifaces::OpenLocalLink(const std::string& address, const std::string& instance) {
-  auto link = datapath::LocalLink::Create(address, kLocalLinkMtu, instance);
+Result<void> Ifaces::OpenLocalLink(const std::string& address, const std::string& address6, const std::string& instance) {
+  auto link = datapath::LocalLink::Create(kLocalLinkMtu, instance);
   if (!link) return tl::make_unexpected(link.error());
+  if (!address.empty()) {
+    if (auto ok = link->Lead(address); !ok) return ok;
+  }
+  if (!address6.empty()) {
+    // Where IPv6 is off there are no jobs that need it.
+    if (const auto ok = link->Lead(address6)) local_address6_ = address6;
+    else spdlog::info("no local link for IPv6: {}", ok.error().ToString());
+  }
   if (auto ok = AttachLocalEnds("native"); !ok) return ok;
   local_link_.emplace(std::move(*link));
   local_address_ = address;

@@ -41,10 +41,12 @@ class Ifaces {
   bool AnyAttached() const;
   int Ifindex(const std::string& name) const;  // 0: not attached
   control::Mac MacOf(const std::string& name) const;  // all 0: there is no such interface here
-  /// Makes the veth pair by which ranks reach this host as aggregator, with the program on both ends.
-  Result<void> OpenLocalLink(const std::string& address, const std::string& instance);
+  /// Makes the veth pair by which ranks reach this host as aggregator, with the program on both ends. Either address
+  /// may be empty; on a host without IPv6 `address6` is left out.
+  Result<void> OpenLocalLink(const std::string& address, const std::string& address6, const std::string& instance);
   /// Empty: there is none.
   const std::string& local_address() const { return local_address_; }
+  const std::string& local_address6() const { return local_address6_; }
   bool KeepsLinks() const;                     // a pinned link stays after the daemon
 
  private:
@@ -78,7 +80,7 @@ class Ifaces {
   std::optional<datapath::LocalLink> local_link_;
   std::vector<datapath::Attachment> local_ends_;  // destroyed before the link
   std::string local_mode_;
-  std::string local_address_;
+  std::string local_address_, local_address6_;
 };
 
 }  // namespace mlnet::daemon

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/multicast.h"
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <array>
 #include <cerrno>
+#include <cstring>
 
 #include "base/errno_error.h"
+#include "base/ip_address.h"
 #include "wire/packet.h"
 
 namespace mlnet::daemon {
@@ -16,39 +17,61 @@ namespace {
 
 constexpr int kHops = 32;  // groups are administratively scoped; routers decide the rest
 
-in_addr Address(const std::string& text) {
-  in_addr address{};
-  inet_pton(AF_INET, text.c_str(), &address);
-  return address;
+Result<IpAddress> Address(const std::string& text) {
+  const auto address = IpAddress::Parse(text);
+  if (!address) return Err(ErrorCode::kInvalidArgument, "'" + text + "' is no IP address");
+  return *address;
+}
+
+int Join(int socket, const IpAddress& group, int ifindex) {
+  if (group.IsIpv6()) {
+    ipv6_mreq request{};
+    std::memcpy(&request.ipv6mr_multiaddr, group.bytes().data(), group.bytes().size());
+    request.ipv6mr_interface = static_cast<unsigned>(ifindex);
+    return ::setsockopt(socket, IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP, &request, sizeof(request));
+  }
+  ip_mreqn request{};
+  std::memcpy(&request.imr_multiaddr, group.bytes().data(), group.bytes().size());
+  request.imr_ifindex = ifindex;
+  return ::setsockopt(socket, IPPROTO_IP, IP_ADD_MEMBERSHIP, &request, sizeof(request));
+}
+
+// Multicast leaves by that NIC, and does not come back to this host.
+int SetMulticast(int socket, bool is_ipv6, int ifindex) {
+  const int loop = 0;
+  if (is_ipv6) {
+    return ::setsockopt(socket, IPPROTO_IPV6, IPV6_MULTICAST_IF, &ifindex, sizeof(ifindex)) |
+           ::setsockopt(socket, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, &loop, sizeof(loop)) |
+           ::setsockopt(socket, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, &kHops, sizeof(kHops));
+  }
+  ip_mreqn via{};
+  via.imr_ifindex = ifindex;
+  return ::setsockopt(socket, IPPROTO_IP, IP_MULTICAST_IF, &via, sizeof(via)) |
+         ::setsockopt(socket, IPPROTO_IP, IP_MULTICAST_LOOP, &loop, sizeof(loop)) |
+         ::setsockopt(socket, IPPROTO_IP, IP_MULTICAST_TTL, &kHops, sizeof(kHops));
 }
 
 }  // namespace
 
 Result<Membership> Membership::Take(const std::string& group, int ifindex) {
-  Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!socket) return tl::make_unexpected(ErrnoError("socket(AF_INET)", errno));
-  ip_mreqn request{};
-  request.imr_multiaddr = Address(group);
-  request.imr_ifindex = ifindex;
-  if (::setsockopt(socket.get(), IPPROTO_IP, IP_ADD_MEMBERSHIP, &request, sizeof(request)) != 0) {
+  const auto address = Address(group);
+  if (!address) return tl::make_unexpected(address.error());
+  Fd socket(::socket(address->family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket) return tl::make_unexpected(ErrnoError("socket(UDP)", errno));
+  if (Join(socket.get(), *address, ifindex) != 0) {
     return tl::make_unexpected(ErrnoError("join multicast group " + group, errno));
   }
   return Membership(std::move(socket));
 }
 
 Result<void> SendPing(const Ping& ping) {
-  const Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!socket) return tl::make_unexpected(ErrnoError("socket(AF_INET)", errno));
-  sockaddr_in from{};
-  from.sin_family = AF_INET;
-  from.sin_addr = Address(ping.from);
-  ip_mreqn via{};
-  via.imr_address = from.sin_addr;
-  const int loop = 0;
-  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&from), sizeof(from)) != 0 ||
-      ::setsockopt(socket.get(), IPPROTO_IP, IP_MULTICAST_IF, &via, sizeof(via)) != 0 ||
-      ::setsockopt(socket.get(), IPPROTO_IP, IP_MULTICAST_LOOP, &loop, sizeof(loop)) != 0 ||
-      ::setsockopt(socket.get(), IPPROTO_IP, IP_MULTICAST_TTL, &kHops, sizeof(kHops)) != 0) {
+  const auto from = Address(ping.from), to = Address(ping.group);
+  if (!from) return tl::make_unexpected(from.error());
+  if (!to) return tl::make_unexpected(to.error());
+  const Fd socket(::socket(from->family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket) return tl::make_unexpected(ErrnoError("socket(UDP)", errno));
+  const SocketAddress own = from->Socket(0), peer = to->Socket(ping.port);
+  if (::bind(socket.get(), own.get(), own.bytes) != 0 || SetMulticast(socket.get(), from->IsIpv6(), ping.ifindex) != 0) {
     return tl::make_unexpected(ErrnoError("multicast socket on " + ping.from, errno));
   }
   mlnet_hdr header{};
@@ -61,11 +84,7 @@ Result<void> SendPing(const Ping& ping) {
   wire::SetSeq(header, ping.nonce);
   std::array<std::byte, wire::kOverheadBytes> bytes;
   const size_t length = wire::Seal(header, {}, mlnet_trailer{}, bytes);
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  to.sin_addr = Address(ping.group);
-  to.sin_port = htons(ping.port);
-  if (::sendto(socket.get(), bytes.data(), length, 0, reinterpret_cast<const sockaddr*>(&to), sizeof(to)) < 0) {
+  if (::sendto(socket.get(), bytes.data(), length, 0, peer.get(), peer.bytes) < 0) {
     return tl::make_unexpected(ErrnoError("send to multicast group " + ping.group, errno));
   }
   return {};

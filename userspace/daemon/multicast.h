@@ -10,7 +10,7 @@
 
 namespace mlnet::daemon {
 
-/// While it lives the kernel answers IGMP queries and the NIC lets the group's frames in.
+/// While it lives the kernel answers IGMP or MLD queries and the NIC lets the group's frames in.
 class Membership {
  public:
   static Result<Membership> Take(const std::string& group, int ifindex);
@@ -22,7 +22,8 @@ class Membership {
 
 struct Ping {
   std::string group;  // or a single host
-  std::string from;  // own address: the NIC that it leaves by
+  std::string from;  // own address, of the same family
+  int ifindex = 0;   // of the NIC that multicast leaves by
   uint16_t port = 0;
   uint16_t job = 0;
   uint16_t epoch = 0;

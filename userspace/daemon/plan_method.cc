@@ -72,7 +72,7 @@ Result<Json> Daemon::PlanTask(const Json& params) {
   if (!shape->empty()) asked.job.spec.shape = *shape;
   if (auto ok = control::CheckSpec(asked.job.spec); !ok) return tl::make_unexpected(ok.error());
   const auto task =
-      control::TaskOfPlanner({&asked, &fresh->hosts, &fresh->jobs, config_.group_base, config_.group_bits, NowMs()});
+      control::TaskOfPlanner({&asked, &fresh->hosts, &fresh->jobs, config_.addressing, NowMs()});
   if (!task) return tl::make_unexpected(task.error());
   return ToJson(*task);
 }

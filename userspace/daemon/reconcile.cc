@@ -64,7 +64,7 @@ bool Daemon::FailJob(const JobView& view, const Error& error, std::vector<int> r
 void Daemon::PublishHost() {
   control::HostRecord record{config_.host,       config_.instance,   static_cast<int>(::getpid()), config_.port,
                              jobs_.SlotsFree(), ifaces_.local_address(), ifaces_.Records(), config_.rack,
-                             config_.oversubscription, true, NowMs()};
+                             config_.oversubscription, true, NowMs(), ifaces_.local_address6()};
   if (is_published_ && SameHost(record, published_)) return;
   if (auto ok = store_->SaveHost(record); !ok) {
     WarnOfStore("", ok.error());
@@ -181,14 +181,14 @@ bool Daemon::PlanIfFull(const JobView& view) {
   if (!fresh) return false;
   auto done = store_->UpdateJob(view.job.name, [&](std::optional<JobView>& v) -> Result<void> {
     if (!v || !IsFull(*v)) return {};
-    auto plan = control::MakePlan({&*v, &fresh->hosts, &fresh->jobs, config_.group_base, config_.group_bits, NowMs()});
+    auto plan = control::MakePlan({&*v, &fresh->hosts, &fresh->jobs, config_.addressing, NowMs()});
     auto numbers = plan ? store_->TakeNumbers(v->job.job_id) : tl::make_unexpected(plan.error());
     if (!numbers) {
       spdlog::warn("job {} failed: {}", v->job.name, numbers.error().ToString());
       Fail(*v, numbers.error(), {}, NowMs());
       return {};
     }
-    control::Number(*plan, *numbers, config_.group_base, config_.group_bits);
+    control::Number(*plan, *numbers, config_.addressing);
     v->job.plan = *plan;
     v->job.job_id = numbers->job_id;
     v->job.state = control::kPreparing;
@@ -207,7 +207,7 @@ void Daemon::AskForHops(const JobView& view, const std::vector<std::string>& add
   FanProbe& probe = hop_probes_.try_emplace(view.job.name, NowMs()).first->second;
   if (own == plan.ports.end() || !probe.IsPingDue(NowMs())) return;
   for (const std::string& address : addresses) {
-    auto sent = SendPing({address, own->address, plan.port, plan.job_id, plan.epoch, 0, probe.num_pings()});
+    auto sent = SendPing({address, own->address, ifaces_.Ifindex(own->iface), plan.port, plan.job_id, plan.epoch, 0, probe.num_pings()});
     if (!sent && probe.num_pings() == 1) spdlog::warn("job {}: {}", view.job.name, sent.error().ToString());
   }
 }
@@ -263,7 +263,8 @@ void Daemon::ProbeGroup(const JobView& view, uint64_t nonce) {
   const control::Plan& plan = view.job.plan;
   for (size_t t = 0; t < plan.trees.size(); ++t) {
     if (!IsRoot(plan, t, config_.host)) continue;
-    auto sent = SendPing({plan.group, RootOf(plan, t).address, plan.port, plan.job_id, plan.epoch, static_cast<uint8_t>(t), nonce});
+    const control::PlanPort& root = RootOf(plan, t);
+    auto sent = SendPing({plan.group, root.address, ifaces_.Ifindex(root.iface), plan.port, plan.job_id, plan.epoch, static_cast<uint8_t>(t), nonce});
     if (!sent && nonce == 1) spdlog::warn("job {}: {}", view.job.name, sent.error().ToString());
   }
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "datapath/local_link.h"
 
-#include <arpa/inet.h>
 #include <linux/if_link.h>
 #include <linux/neighbour.h>
 #include <linux/veth.h>
@@ -11,6 +10,7 @@
 #include <functional>
 #include <utility>
 
+#include "base/ip_address.h"
 #include "datapath/netdev.h"
 #include "datapath/netlink.h"
 
@@ -68,27 +68,27 @@ Result<void> SetUp(int ifindex, const std::string& alias) {
   return request.Send("bring the local link up");
 }
 
-Result<void> AddNeighbour(int ifindex, in_addr address, const std::array<uint8_t, 6>& mac) {
+Result<void> AddNeighbour(int ifindex, const IpAddress& address, const std::array<uint8_t, 6>& mac) {
   NetlinkRequest request(RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE);
   auto& neighbour = request.Put<ndmsg>();
-  neighbour.ndm_family = AF_INET;
+  neighbour.ndm_family = static_cast<uint8_t>(address.family());
   neighbour.ndm_ifindex = ifindex;
   neighbour.ndm_state = NUD_PERMANENT;
-  mnl_attr_put_u32(request.header(), NDA_DST, address.s_addr);
+  mnl_attr_put(request.header(), NDA_DST, address.bytes().size(), address.bytes().data());
   mnl_attr_put(request.header(), NDA_LLADDR, mac.size(), mac.data());
   return request.Send("add the neighbour of the local link");
 }
 
-Result<void> AddRoute(int ifindex, in_addr address) {
+Result<void> AddRoute(int ifindex, const IpAddress& address) {
   NetlinkRequest request(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE);
   auto& route = request.Put<rtmsg>();
-  route.rtm_family = AF_INET;
-  route.rtm_dst_len = 32;
+  route.rtm_family = static_cast<uint8_t>(address.family());
+  route.rtm_dst_len = static_cast<uint8_t>(8 * address.bytes().size());
   route.rtm_table = RT_TABLE_MAIN;
   route.rtm_protocol = RTPROT_STATIC;
   route.rtm_scope = RT_SCOPE_LINK;
   route.rtm_type = RTN_UNICAST;
-  mnl_attr_put_u32(request.header(), RTA_DST, address.s_addr);
+  mnl_attr_put(request.header(), RTA_DST, address.bytes().size(), address.bytes().data());
   mnl_attr_put_u32(request.header(), RTA_OIF, static_cast<uint32_t>(ifindex));
   return request.Send("route the local address to the local link");
 }
@@ -107,16 +107,12 @@ Result<void> RemoveLeftover(const std::string& instance) {
   if (owner == AliasOf(instance)) return Remove(old->ifindex);
   return Err(ErrorCode::kConflict, std::string("there is an interface ") + kLocalLinkOuter + " of " +
                                        (owner.empty() ? "somebody else" : owner),
-             "rename it, or set datapath.local_address = \"\" to go without a local link");
+             "rename it, or set datapath.local_address and local_address6 to \"\" to go without a local link");
 }
 
 }  // namespace
 
-Result<LocalLink> LocalLink::Create(const std::string& address, int mtu, const std::string& instance) {
-  in_addr local{};
-  if (inet_pton(AF_INET, address.c_str(), &local) != 1) {
-    return Err(ErrorCode::kInvalidArgument, "local_address '" + address + "' is no IPv4 address");
-  }
+Result<LocalLink> LocalLink::Create(int mtu, const std::string& instance) {
   if (auto ok = RemoveLeftover(instance); !ok) return tl::make_unexpected(ok.error());
   if (auto ok = MakePair(mtu); !ok) return tl::make_unexpected(ok.error());
   const auto outer = ReadNetdev(kLocalLinkOuter), inner = ReadNetdev(kLocalLinkInner);
@@ -124,13 +120,20 @@ Result<LocalLink> LocalLink::Create(const std::string& address, int mtu, const s
   LocalLink link(outer->ifindex);
   if (!inner) return tl::make_unexpected(inner.error());
   const std::function<Result<void>()> steps[] = {[&] { return SetUp(outer->ifindex, AliasOf(instance)); },
-                                                 [&] { return SetUp(inner->ifindex, AliasOf(instance)); },
-                                                 [&] { return AddRoute(outer->ifindex, local); },
-                                                 [&] { return AddNeighbour(outer->ifindex, local, inner->mac); }};
+                                                 [&] { return SetUp(inner->ifindex, AliasOf(instance)); }};
   for (const auto& step : steps) {
     if (auto ok = step(); !ok) return tl::make_unexpected(ok.error());
   }
   return link;
+}
+
+Result<void> LocalLink::Lead(const std::string& address) const {
+  const auto local = IpAddress::Parse(address);
+  if (!local) return Err(ErrorCode::kInvalidArgument, "local address '" + address + "' is no IP address");
+  const auto inner = ReadNetdev(kLocalLinkInner);
+  if (!inner) return tl::make_unexpected(inner.error());
+  if (auto ok = AddRoute(outer_ifindex_, *local); !ok) return ok;
+  return AddNeighbour(outer_ifindex_, *local, inner->mac);
 }
 
 LocalLink::~LocalLink() {

@@ -17,6 +17,8 @@
 
 #include "base/errno_error.h"
 #include "base/fd.h"
+#include "base/ip_address.h"
+#include "datapath/netlink.h"
 
 namespace mlnet::datapath {
 namespace {
@@ -38,6 +40,28 @@ void ReadAddress(Netdev& dev) {
     }
     return;
   }
+}
+
+// Not those of the link, temporary ones, and those that are being left or not yet known to be unique.
+void ReadAddress6(Netdev& dev) {
+  constexpr uint32_t kNotForUs = IFA_F_TEMPORARY | IFA_F_DEPRECATED | IFA_F_TENTATIVE | IFA_F_DADFAILED;
+  NetlinkRequest request(RTM_GETADDR, NLM_F_DUMP);
+  request.Put<ifaddrmsg>().ifa_family = AF_INET6;
+  (void)request.Ask("list addresses", [&](const nlmsghdr* answer) {
+    const auto* entry = static_cast<const ifaddrmsg*>(mnl_nlmsg_get_payload(answer));
+    if (!dev.address6.empty() || static_cast<int>(entry->ifa_index) != dev.ifindex || entry->ifa_scope != RT_SCOPE_UNIVERSE) return;
+    uint32_t flags = entry->ifa_flags;
+    IpAddress::Mapped bytes{};
+    ForEachAttribute(answer, sizeof(ifaddrmsg), [&](const nlattr* attribute) {
+      if (mnl_attr_get_type(attribute) == IFA_FLAGS) flags = mnl_attr_get_u32(attribute);
+      if (mnl_attr_get_type(attribute) == IFA_ADDRESS && mnl_attr_get_payload_len(attribute) == bytes.size()) {
+        std::memcpy(bytes.data(), mnl_attr_get_payload(attribute), bytes.size());
+      }
+    });
+    if ((flags & kNotForUs) != 0) return;
+    dev.address6 = IpAddress(bytes).ToString();
+    dev.prefix6 = entry->ifa_prefixlen;
+  });
 }
 
 void ReadEthtool(int socket, ifreq request, Netdev& dev) {
@@ -86,6 +110,7 @@ Result<Netdev> ReadNetdev(const std::string& name) {
   }
   ReadEthtool(socket.get(), request, dev);
   ReadAddress(dev);
+  ReadAddress6(dev);
   return dev;
 }
 

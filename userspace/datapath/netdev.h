@@ -20,6 +20,8 @@ struct Netdev {
   int speed_mbps = 0;   // 0: unknown
   std::string address;  // first IPv4 address, dotted; empty: none
   int prefix = 0;
+  std::string address6;  // first IPv6 address that means something beyond the link and stays; empty: none
+  int prefix6 = 0;
   bool is_up = false;
   std::array<uint8_t, 6> mac{};  // all 0: it has none
 };

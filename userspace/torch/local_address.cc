@@ -3,6 +3,7 @@
 
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -40,16 +41,22 @@ struct Candidate {
   std::string address;
 };
 
-// Interfaces that are up and have an address, in the kernel's order.
+// Interfaces that are up and have an address, in the kernel's order; with IPv6 last. An address of a link leads nowhere
+// without its interface.
 std::vector<Candidate> UsableInterfaces() {
   std::vector<Candidate> usable;
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return usable;
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, &freeifaddrs);
+  std::vector<Candidate> ipv6;
   for (const ifaddrs* it = list; it != nullptr; it = it->ifa_next) {
-    const bool has_address = it->ifa_addr != nullptr && it->ifa_addr->sa_family == AF_INET;
-    if ((it->ifa_flags & IFF_UP) != 0 && has_address) usable.push_back({it->ifa_name, ToText(it->ifa_addr, sizeof(sockaddr_in))});
+    if ((it->ifa_flags & IFF_UP) == 0 || it->ifa_addr == nullptr) continue;
+    if (it->ifa_addr->sa_family == AF_INET) usable.push_back({it->ifa_name, ToText(it->ifa_addr, sizeof(sockaddr_in))});
+    if (it->ifa_addr->sa_family != AF_INET6) continue;
+    if (IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(it->ifa_addr)->sin6_addr)) continue;
+    ipv6.push_back({it->ifa_name, ToText(it->ifa_addr, sizeof(sockaddr_in6))});
   }
+  usable.insert(usable.end(), ipv6.begin(), ipv6.end());
   return usable;
 }
 

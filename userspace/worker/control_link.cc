@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "base/errno_error.h"
+#include "base/ip_address.h"
 
 namespace mlnet::worker {
 namespace {
@@ -77,7 +78,9 @@ std::optional<Error> TakeTrees(const rpc::Json& reply, uint16_t port, JoinReply&
     tree.above = fields.Take<std::vector<std::vector<int>>>("above");
     if (fields.error()) return fields.error();
     if (auto error = TakePools(object, tree)) return error;
-    tree.aggregator = endpoints.aggregator_address + ":" + std::to_string(port);
+    const auto aggregator = IpAddress::Parse(endpoints.aggregator_address);
+    if (!aggregator) return VersionError("has no IP address '" + endpoints.aggregator_address + "'");
+    tree.aggregator = aggregator->WithPort(port);
     out.config.trees.push_back(std::move(tree));
     out.endpoints.push_back(std::move(endpoints));
   }

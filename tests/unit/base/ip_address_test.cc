@@ -33,6 +33,8 @@ TEST(ip_address, reads_and_writes_both_families) {
 TEST(ip_address, bytes_are_those_of_the_family) {
   EXPECT_THAT(Of("10.1.2.3").bytes(), ElementsAre(10, 1, 2, 3));
   EXPECT_THAT(Of("10.1.2.3").mapped(), ElementsAre(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 1, 2, 3));
+  for (const char* text : {"10.1.2.3", "fd77::3"}) EXPECT_EQ(IpAddress::FromBytes(Of(text).bytes()), Of(text));
+  EXPECT_FALSE(IpAddress::FromBytes(Of("fd77::3").bytes().first(6)).IsSet());
   EXPECT_THAT(Of("fd77::102:3").bytes(), ElementsAre(0xfd, 0x77, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 0, 3));
 }
 

@@ -25,8 +25,11 @@ TEST(config, empty_file_gives_the_defaults) {
   EXPECT_EQ(config->port, 28012);
   EXPECT_EQ(config->slots, 65536u);
   EXPECT_EQ(config->socket_mode, 0660u);
-  EXPECT_EQ(config->group_base, 0xef4d0000u);
-  EXPECT_EQ(config->group_bits, 16);
+  EXPECT_EQ(config->addressing.group.base.ToString(), "239.77.0.0");
+  EXPECT_EQ(config->addressing.group.bits, 16);
+  EXPECT_EQ(config->addressing.group6.base.ToString(), "ff15::6d6c:0");
+  EXPECT_EQ(config->addressing.group6.bits, 112);
+  EXPECT_EQ(config->addressing.family, "auto");
   EXPECT_EQ(config->job.classes, 2u);
   EXPECT_TRUE(config->ifaces.empty());
 }
@@ -104,7 +107,7 @@ window_first = 9
   EXPECT_EQ(config->store, "/p");
   EXPECT_EQ(config->port, 5000);
   EXPECT_EQ(config->slots, 64u);
-  EXPECT_EQ(config->group_base, 0xef010200u);
+  EXPECT_EQ(config->addressing.group.base.ToString(), "239.1.2.0");
   ASSERT_EQ(config->ifaces.size(), 2u);
   EXPECT_EQ(config->ifaces[0].mode, "auto");
   EXPECT_EQ(config->ifaces[0].share, "shared");
@@ -131,6 +134,26 @@ TEST(config, weights_orders_and_quotas) {
   EXPECT_EQ(ParseConfig("", "f", "h")->job.order, "fair");
   EXPECT_THAT(ErrorOf("[job]\nweight = 101").message, HasSubstr("1 to 100"));
   EXPECT_THAT(ErrorOf("[job]\norder = \"fast\"").message, HasSubstr("fair, shortest"));
+}
+
+TEST(config, addresses_of_both_families) {
+  const auto config = ParseConfig("[datapath]\nfamily = \"ipv6\"\ngroup_prefix6 = \"ff02::/64\"\nlocal_address6 = \"fd00::9\"\n", "f", "h");
+  ASSERT_TRUE(config) << config.error().ToString();
+  EXPECT_EQ(config->addressing.family, "ipv6");
+  EXPECT_EQ(config->addressing.group6.base.ToString(), "ff02::");
+  EXPECT_EQ(config->local_address6, "fd00::9");
+  EXPECT_EQ(ParseConfig("", "f", "h")->local_address6, "fd6d:6c6e:6574::1");
+  EXPECT_THAT(ErrorOf("[datapath]\nfamily = \"ipx\"").message, HasSubstr("auto, ipv4, ipv6"));
+  EXPECT_THAT(ErrorOf("[datapath]\ngroup_prefix = \"ff15::/64\"").message, HasSubstr("IPv4 multicast prefix"));
+  EXPECT_THAT(ErrorOf("[datapath]\ngroup_prefix6 = \"239.0.0.0/8\"").message, HasSubstr("IPv6 multicast prefix"));
+  EXPECT_THAT(ErrorOf("[datapath]\nlocal_address = \"fd00::9\"").message, HasSubstr("must be an IPv4 address"));
+  EXPECT_THAT(ErrorOf("[datapath]\nlocal_address6 = \"10.0.0.1\"").message, HasSubstr("must be an IPv6 address"));
+}
+
+TEST(config, etcd_may_be_reached_by_ipv6) {
+  const auto config = ParseConfig("[store]\nurl = \"etcd:http://[::1]:2379,https://[fd77::2]:2379/\"\n", "f", "h");
+  ASSERT_TRUE(config) << config.error().ToString();
+  EXPECT_THAT(config->etcd.endpoints, testing::ElementsAre("http://[::1]:2379", "https://[fd77::2]:2379"));
 }
 
 TEST(config, socket_mode_may_be_an_octal_string) {

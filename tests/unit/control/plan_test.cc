@@ -131,12 +131,16 @@ TEST(plan, smallest_mtu_decides_and_too_small_is_refused_by_name) {
 }
 
 TEST(plan, blocks_follow_the_frame_layout) {
-  EXPECT_EQ(BlocksPerPacket(1500), 11u);  // 1500 - 20 - 8 - 22 - 42 = 1408 = 11 * 128
-  EXPECT_EQ(BlocksPerPacket(1499), 10u);
-  EXPECT_EQ(BlocksPerPacket(9000), 11u);
-  EXPECT_EQ(BlocksPerPacket(220), 1u);
-  EXPECT_EQ(BlocksPerPacket(219), 0u);
-  EXPECT_EQ(BlocksPerPacket(0), 0u);
+  EXPECT_EQ(BlocksPerPacket(1500, false), 11u);  // 1500 - 20 - 8 - 22 - 42 = 1408 = 11 * 128
+  EXPECT_EQ(BlocksPerPacket(1499, false), 10u);
+  EXPECT_EQ(BlocksPerPacket(9000, false), 11u);
+  EXPECT_EQ(BlocksPerPacket(220, false), 1u);
+  EXPECT_EQ(BlocksPerPacket(219, false), 0u);
+  EXPECT_EQ(BlocksPerPacket(0, false), 0u);
+  EXPECT_EQ(BlocksPerPacket(1500, true), 10u);  // 20 bytes less: 1388
+  EXPECT_EQ(BlocksPerPacket(1392, true), 10u);
+  EXPECT_EQ(BlocksPerPacket(1391, true), 9u);
+  EXPECT_EQ(BlocksPerPacket(1520, true), 11u);
 }
 
 TEST(plan, different_data_ports_are_refused) {
@@ -145,13 +149,91 @@ TEST(plan, different_data_ports_are_refused) {
   EXPECT_EQ(world.Refusal().code, ErrorCode::kMismatch);
 }
 
+Addressing Groups(const std::string& group, const std::string& group6) {
+  return {"auto", ParseGroupPrefix(group).value(), ParseGroupPrefix(group6).value()};
+}
+
 TEST(plan, group_is_the_prefix_and_the_job_id) {
   Plan plan;
-  Number(plan, {0x0203, 7}, 0xef4d0000, 16);
+  plan.ports = {{"w1", "eth0", "10.0.0.1", ""}};
+  Number(plan, {0x0203, 7}, Groups("239.77.0.0/16", "ff15::6d6c:0/112"));
   EXPECT_EQ(plan.group, "239.77.2.3");
   EXPECT_EQ(plan.epoch, 7);
-  Number(plan, {0x0203, 7}, 0xef010200, 24);
+  Number(plan, {0x0203, 7}, Groups("239.1.2.0/24", "ff15::6d6c:0/112"));
   EXPECT_EQ(plan.group, "239.1.2.3");
+  plan.ports[0].address = "fd77::1";
+  Number(plan, {0x0203, 7}, Groups("239.77.0.0/16", "ff15::6d6c:0/112"));
+  EXPECT_EQ(plan.group, "ff15::6d6c:203");
+  Number(plan, {0x0203, 7}, Groups("239.77.0.0/16", "ff02::/16"));
+  EXPECT_EQ(plan.group, "ff02::203");
+  Number(plan, {0x0203, 7}, Groups("239.77.0.0/16", "ff15::6d6c:0/124"));
+  EXPECT_EQ(plan.group, "ff15::6d6c:3");
+}
+
+TEST(plan, group_prefixes_are_of_groups_and_leave_room) {
+  for (const char* wrong : {"239.77.0.0", "10.0.0.0/16", "239.77.0.0/29", "239.77.0.0/3", "ff15::/8", "ff15::/125", "fd77::/64", "ff15::/1x"}) {
+    EXPECT_FALSE(ParseGroupPrefix(wrong).has_value()) << wrong;
+  }
+}
+
+// What a host has besides its IPv4 address, which may be empty.
+void GiveIpv6(HostRecord& host, int number) {
+  host.local_address6 = "fd6d:6c6e:6574::1";
+  host.ifaces[0].address6 = "fd77::" + std::to_string(number);
+  host.ifaces[0].prefix6 = 64;
+}
+
+TEST(plan, ipv4_is_used_where_all_hosts_of_the_ranks_have_it) {
+  World world;
+  for (HostRecord& host : world.hosts) GiveIpv6(host, 1);
+  EXPECT_EQ(RootOf(world.Make().value(), 0).address, "10.0.0.9");
+  EXPECT_EQ(world.Make()->blocks, 11u);
+}
+
+TEST(plan, ipv6_is_used_where_one_lacks_ipv4) {
+  World world;
+  int number = 0;
+  for (HostRecord& host : world.hosts) GiveIpv6(host, ++number);
+  world.At("w2").ifaces[0].address = "";
+  const auto plan = world.Make();
+  ASSERT_TRUE(plan) << plan.error().ToString();
+  EXPECT_TRUE(IsIpv6(*plan));
+  EXPECT_EQ(RootOf(*plan, 0).address, "fd77::1");
+  const auto children = ChildrenOf(*plan, 0, 0);
+  EXPECT_EQ(children.back().address, "fd77::4");
+  EXPECT_EQ(plan->blocks, 10u);
+}
+
+TEST(plan, a_family_that_is_set_is_used_or_refused_by_name) {
+  World world;
+  world.addressing.family = "ipv6";
+  EXPECT_THAT(world.Refusal().message, HasSubstr("no IPv6 address on: w1, w2"));
+  for (HostRecord& host : world.hosts) GiveIpv6(host, 1);
+  EXPECT_TRUE(IsIpv6(world.Make().value()));
+  world.addressing.family = "ipv4";
+  EXPECT_FALSE(IsIpv6(world.Make().value()));
+}
+
+TEST(plan, hosts_without_a_common_family_are_named) {
+  World world;
+  GiveIpv6(world.At("w2"), 2);
+  world.At("w2").ifaces[0].address = "";
+  EXPECT_THAT(world.Refusal().message, HasSubstr("no IPv4 address on: w2; no IPv6 address on: w1"));
+}
+
+TEST(plan, with_ipv6_the_interface_is_chosen_by_its_network) {
+  World world;
+  int number = 0;
+  for (HostRecord& host : world.hosts) GiveIpv6(host, ++number);
+  world.addressing.family = "ipv6";
+  IfaceRecord other = world.At("w1").ifaces[0];
+  other.name = "eth1";
+  other.address6 = "fd77:0:0:1::5";
+  world.At("w1").ifaces.insert(world.At("w1").ifaces.begin(), other);
+  const auto plan = world.Make();
+  ASSERT_TRUE(plan) << plan.error().ToString();
+  const auto port = std::find_if(plan->ports.begin(), plan->ports.end(), [](const auto& p) { return p.host == "w1"; });
+  EXPECT_EQ(port->iface, "eth0");
 }
 
 TEST(plan, the_root_of_a_job_with_a_server_is_the_servers_host) {

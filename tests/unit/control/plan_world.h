@@ -40,7 +40,8 @@ struct World {
   HostRecord& At(const std::string& name) {
     return *std::find_if(hosts.begin(), hosts.end(), [&](const auto& h) { return h.host == name; });
   }
-  Result<Plan> Make() { return MakePlan({&job, &hosts, &jobs, 0xef4d0000, 16, kNow}); }
+  Addressing addressing{"auto", *ParseGroupPrefix("239.77.0.0/16"), *ParseGroupPrefix("ff15::6d6c:0/112")};
+  Result<Plan> Make() { return MakePlan({&job, &hosts, &jobs, addressing, kNow}); }
   Error Refusal() {
     const auto plan = Make();
     EXPECT_FALSE(plan);

@@ -36,10 +36,11 @@ uint16_t FreePort() {
 
 }  // namespace
 
-EtcdServer::EtcdServer(std::vector<std::string> more, control::EtcdConfig client) : more_(std::move(more)), client_(std::move(client)) {
+EtcdServer::EtcdServer(std::vector<std::string> more, control::EtcdConfig client, const std::string& host)
+    : more_(std::move(more)), client_(std::move(client)) {
   // Another process may take a port between the look and its use.
   for (int attempt = 0; attempt < 3 && !IsUp(); ++attempt) {
-    url_ = (client_.ca.empty() ? "http" : "https") + std::string("://127.0.0.1:") + std::to_string(FreePort());
+    url_ = std::string(client_.ca.empty() ? "http" : "https") + "://" + host + ":" + std::to_string(FreePort());
     peer_url_ = "http://127.0.0.1:" + std::to_string(FreePort());
     if (pid_ > 0) Signal(SIGKILL);
     WipeData();

@@ -15,8 +15,8 @@ namespace mlnet::test {
 
 class EtcdServer {
  public:
-  /// `more`: further options of etcd. `client`: how one gets in; https where it names a ca.
-  explicit EtcdServer(std::vector<std::string> more = {}, control::EtcdConfig client = {});
+  /// `more`: further options of etcd. `client`: how one gets in; https where it names a ca. `host`: as in a URL.
+  explicit EtcdServer(std::vector<std::string> more = {}, control::EtcdConfig client = {}, const std::string& host = "127.0.0.1");
   ~EtcdServer();
 
   const std::string& url() const { return url_; }

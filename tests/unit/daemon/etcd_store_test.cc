@@ -144,6 +144,13 @@ TEST(etcd_store, endpoint_that_is_dead_is_passed_over) {
   EXPECT_EQ(store->Outage(), "");
 }
 
+TEST(etcd_store, is_reached_by_ipv6_too) {
+  EtcdServer server({}, {}, "[::1]");
+  const auto a = Open(server.NewStore());
+  ASSERT_TRUE(Raise(*a));
+  EXPECT_EQ(a->Load()->jobs.at(0).job.world_size, 1);
+}
+
 TEST(etcd_store, change_whose_answer_was_lost_is_made_once) {
   EtcdServer server;
   test::LossyProxy proxy("127.0.0.1", PortOf(server));

@@ -12,31 +12,34 @@
 
 #include <cstring>
 
+#include "base/ip_address.h"
+
 namespace mlnet::worker {
 namespace {
 
-class UdpTransportTest : public testing::Test {
+class UdpTransportTest : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     if (::unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0 && ::unshare(CLONE_NEWNET) != 0) {
       GTEST_SKIP() << "no network namespace: " << strerror(errno);
     }
-    receiver_ = Fd(::socket(AF_INET, SOCK_DGRAM, 0));
+    const Fd control(::socket(AF_INET, SOCK_DGRAM, 0));
     ifreq lo{};
     std::strcpy(lo.ifr_name, "lo");
     lo.ifr_flags = IFF_UP;
-    ASSERT_EQ(::ioctl(receiver_.get(), SIOCSIFFLAGS, &lo), 0) << strerror(errno);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    ASSERT_EQ(::bind(receiver_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-    socklen_t length = sizeof(address);
-    ::getsockname(receiver_.get(), reinterpret_cast<sockaddr*>(&address), &length);
+    ASSERT_EQ(::ioctl(control.get(), SIOCSIFFLAGS, &lo), 0) << strerror(errno);
+    const SocketAddress any_port = IpAddress::Parse(GetParam())->Socket(0);
+    receiver_ = Fd(::socket(any_port.get()->sa_family, SOCK_DGRAM, 0));
+    ASSERT_EQ(::bind(receiver_.get(), any_port.get(), any_port.bytes), 0) << strerror(errno);
+    address_ = any_port;
+    ::getsockname(receiver_.get(), reinterpret_cast<sockaddr*>(&address_.storage), &address_.bytes);
     const int on = 1;
     ::setsockopt(receiver_.get(), IPPROTO_IP, IP_RECVTOS, &on, sizeof(on));
+    ::setsockopt(receiver_.get(), IPPROTO_IPV6, IPV6_RECVTCLASS, &on, sizeof(on));
+    const uint16_t port = ntohs(reinterpret_cast<const sockaddr_in*>(address_.get())->sin_port);  // the same place in both
     EngineConfig config;
     config.trees[0].pools[0].is_open = config.trees[0].pools[5].is_open = true;
-    auto opened = UdpTransport::Open({{"127.0.0.1", "127.0.0.1", ntohs(address.sin_port)}}, config, Inbox{});
+    auto opened = UdpTransport::Open({{GetParam(), GetParam(), port}}, config, Inbox{});
     ASSERT_TRUE(opened.has_value()) << opened.error().ToString();
     transport_ = std::move(*opened);
   }
@@ -59,10 +62,11 @@ class UdpTransportTest : public testing::Test {
   }
 
   Fd receiver_;
+  SocketAddress address_;
   std::unique_ptr<UdpTransport> transport_;
 };
 
-TEST_F(UdpTransportTest, a_batch_arrives_as_its_packets_the_last_one_shorter) {
+TEST_P(UdpTransportTest, a_batch_arrives_as_its_packets_the_last_one_shorter) {
   std::vector<std::byte> batch(3 * 1472 + 64);
   for (size_t i = 0; i < batch.size(); ++i) batch[i] = static_cast<std::byte>(i * 7 / 5);
   ASSERT_TRUE(transport_->Send(0, batch, 1472).has_value());
@@ -75,7 +79,7 @@ TEST_F(UdpTransportTest, a_batch_arrives_as_its_packets_the_last_one_shorter) {
   EXPECT_TRUE(Receive().empty());
 }
 
-TEST_F(UdpTransportTest, each_class_has_its_own_dscp) {
+TEST_P(UdpTransportTest, each_class_has_its_own_dscp) {
   const std::vector<std::byte> packet(64);
   int tos = -1;
   ASSERT_TRUE(transport_->Send(0, packet, 64).has_value());
@@ -86,7 +90,7 @@ TEST_F(UdpTransportTest, each_class_has_its_own_dscp) {
   EXPECT_EQ(tos >> 2, 40);  // CS5
 }
 
-TEST_F(UdpTransportTest, one_dscp_for_all_classes_and_back) {
+TEST_P(UdpTransportTest, one_dscp_for_all_classes_and_back) {
   const std::vector<std::byte> packet(64);
   int tos = -1;
   transport_->SetDscp(1);
@@ -101,10 +105,7 @@ TEST_F(UdpTransportTest, one_dscp_for_all_classes_and_back) {
   EXPECT_EQ(tos >> 2, 40);
 }
 
-TEST_F(UdpTransportTest, a_closed_port_is_reported_with_what_to_do_and_later_packets_still_leave) {
-  sockaddr_in address{};
-  socklen_t length = sizeof(address);
-  ::getsockname(receiver_.get(), reinterpret_cast<sockaddr*>(&address), &length);
+TEST_P(UdpTransportTest, a_closed_port_is_reported_with_what_to_do_and_later_packets_still_leave) {
   receiver_.Reset();
   const std::vector<std::byte> packet(64);
   EXPECT_TRUE(transport_->Send(0, packet, 64).has_value());  // its ICMP answer comes with the next one
@@ -112,11 +113,13 @@ TEST_F(UdpTransportTest, a_closed_port_is_reported_with_what_to_do_and_later_pac
   ASSERT_FALSE(second.has_value());
   EXPECT_NE(second.error().ToString().find("mlnetctl iface attach"), std::string::npos);
 
-  receiver_ = Fd(::socket(AF_INET, SOCK_DGRAM, 0));
-  ASSERT_EQ(::bind(receiver_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  receiver_ = Fd(::socket(address_.get()->sa_family, SOCK_DGRAM, 0));
+  ASSERT_EQ(::bind(receiver_.get(), address_.get(), address_.bytes), 0);
   (void)transport_->Send(0, packet, 64);  // still reports the packet before
   EXPECT_EQ(Receive().size(), 64u);
 }
+
+INSTANTIATE_TEST_SUITE_P(families, UdpTransportTest, testing::Values("127.0.0.1", "::1"));
 
 }  // namespace
 }  // namespace mlnet::worker

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/udp_transport.h"
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
 #include <poll.h>
@@ -11,23 +10,40 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/ip_address.h"
+
 namespace mlnet::worker {
 namespace {
 
 constexpr int kSendBufferBytes = 4 << 20;  // the kernel grants what net.core.wmem_max allows
 constexpr int kFullPatienceMs = 5;         // for a full send buffer; after that the packets count as lost
 
-// DSCP by class: best effort, then CS1 to CS7. IP_TOS takes the whole byte, DSCP in its upper six bits.
+// DSCP by class: best effort, then CS1 to CS7.
 constexpr std::array<int, MLNET_CLASSES_MAX> kDscp = {0, 8, 16, 24, 32, 40, 48, 56};
 
-Result<sockaddr_in> Address(const std::string& text, uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  if (::inet_pton(AF_INET, text.c_str(), &address.sin_addr) != 1) {
-    return Err(ErrorCode::kProtocol, "mlnetd gave '" + text + "' where an IPv4 address belongs");
+Result<IpAddress> Address(const std::string& text) {
+  const auto address = IpAddress::Parse(text);
+  if (!address) return Err(ErrorCode::kProtocol, "mlnetd gave '" + text + "' where an IP address belongs");
+  return *address;
+}
+
+int MarkDscp(int fd, bool is_ipv6, int dscp) {
+  const int tos = dscp << 2;  // the whole byte, DSCP in its upper six bits
+  return is_ipv6 ? ::setsockopt(fd, IPPROTO_IPV6, IPV6_TCLASS, &tos, sizeof(tos))
+                 : ::setsockopt(fd, IPPROTO_IP, IP_TOS, &tos, sizeof(tos));
+}
+
+int ForbidFragments(int fd, bool is_ipv6) {
+  const int discover = is_ipv6 ? IPV6_PMTUDISC_DO : IP_PMTUDISC_DO;
+  return is_ipv6 ? ::setsockopt(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, &discover, sizeof(discover))
+                 : ::setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &discover, sizeof(discover));
+}
+
+Result<void> SetIpOptions(int fd, bool is_ipv6, int dscp) {
+  if (MarkDscp(fd, is_ipv6, dscp) != 0 || ForbidFragments(fd, is_ipv6) != 0) {
+    return tl::make_unexpected(ErrnoError("set options of the data socket", errno));
   }
-  return address;
+  return {};
 }
 
 }  // namespace
@@ -48,36 +64,34 @@ Result<std::unique_ptr<UdpTransport>> UdpTransport::Open(const std::vector<UdpEn
 }
 
 Result<UdpTransport::Flow> UdpTransport::OpenFlow(const UdpEndpoints& endpoints, int traffic_class) {
-  auto local = Address(endpoints.local_address, 0);
+  auto local = Address(endpoints.local_address);
   if (!local) return tl::make_unexpected(local.error());
-  auto remote = Address(endpoints.aggregator_address, endpoints.port);
+  auto remote = Address(endpoints.aggregator_address);
   if (!remote) return tl::make_unexpected(remote.error());
-  Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (local->IsIpv6() != remote->IsIpv6()) {
+    return Err(ErrorCode::kProtocol, "mlnetd gave addresses of two families, " + local->ToString() + " and " + remote->ToString());
+  }
+  Fd socket(::socket(local->family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket) return tl::make_unexpected(ErrnoError("socket(UDP)", errno));
   const int fd = socket.get();
-  const int tos = kDscp[static_cast<size_t>(traffic_class)] << 2;
-  const int discover = IP_PMTUDISC_DO;
   ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kSendBufferBytes, sizeof(kSendBufferBytes));
-  if (::setsockopt(fd, IPPROTO_IP, IP_TOS, &tos, sizeof(tos)) != 0 ||
-      ::setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &discover, sizeof(discover)) != 0) {
-    return tl::make_unexpected(ErrnoError("set options of the data socket", errno));
-  }
-  if (::bind(fd, reinterpret_cast<const sockaddr*>(&*local), sizeof(*local)) != 0) {
+  if (auto ok = SetIpOptions(fd, local->IsIpv6(), kDscp[static_cast<size_t>(traffic_class)]); !ok) return tl::make_unexpected(ok.error());
+  const SocketAddress from = local->Socket(0), to = remote->Socket(endpoints.port);
+  if (::bind(fd, from.get(), from.bytes) != 0) {
     return tl::make_unexpected(ErrnoError("bind the data socket to " + endpoints.local_address, errno));
   }
-  if (::connect(fd, reinterpret_cast<const sockaddr*>(&*remote), sizeof(*remote)) != 0) {
+  if (::connect(fd, to.get(), to.bytes) != 0) {
     return tl::make_unexpected(
         ErrnoError("connect to the aggregator at " + endpoints.aggregator_address, errno));
   }
-  return Flow{std::move(socket), endpoints.aggregator_address + ":" + std::to_string(endpoints.port)};
+  return Flow{std::move(socket), remote->WithPort(endpoints.port), remote->IsIpv6()};
 }
 
 // A mark that cannot be set costs the priority on networks that know it, nothing else.
 void UdpTransport::SetDscp(int dscp) {
   for (size_t flow = 0; flow < flows_.size(); ++flow) {
     if (!flows_[flow].socket) continue;
-    const int tos = (dscp >= 0 ? dscp : kDscp[flow % MLNET_CLASSES_MAX]) << 2;
-    ::setsockopt(flows_[flow].socket.get(), IPPROTO_IP, IP_TOS, &tos, sizeof(tos));
+    MarkDscp(flows_[flow].socket.get(), flows_[flow].is_ipv6, dscp >= 0 ? dscp : kDscp[flow % MLNET_CLASSES_MAX]);
   }
 }
 

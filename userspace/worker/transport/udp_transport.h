@@ -17,7 +17,7 @@ namespace mlnet::worker {
 
 /// Of one tree.
 struct UdpEndpoints {
-  std::string local_address;  // IPv4
+  std::string local_address;  // both of one family
   std::string aggregator_address;
   uint16_t port = MLNET_UDP_PORT;
 };
@@ -37,7 +37,8 @@ class UdpTransport final : public Transport {
  private:
   struct Flow {
     Fd socket;
-    std::string peer;  // "10.77.0.5:28012"
+    std::string peer;  // "10.77.0.5:28012", "[fd77::5]:28012"
+    bool is_ipv6 = false;
   };
 
   explicit UdpTransport(Inbox inbox) : inbox_(std::move(inbox)) {}
