@@ -30,6 +30,17 @@ uint64_t PerfRow::CoreBytes() const { return spent.core_bytes / std::max<size_t>
 
 double PerfRow::BusMBps() const { return AlgorithmMBps() * 2.0 * (ranks - 1) / ranks; }
 
+namespace {
+
+// Each round tunes anew, and the fastest algorithm need not be the same: a row names all that it is made of.
+void AddVariant(const std::string& variant, std::string& names) {
+  const std::string separator = ", ";
+  if ((separator + names + separator).find(separator + variant + separator) != std::string::npos) return;
+  names += (names.empty() ? "" : separator) + variant;
+}
+
+}  // namespace
+
 void MergeTurn(const std::vector<std::vector<perf::RankRow>>& ranks, const PerfRow& shape,
                std::vector<PerfRow>& rows) {
   for (size_t i = 0; i < ranks.front().size(); ++i) {
@@ -38,7 +49,7 @@ void MergeTurn(const std::vector<std::vector<perf::RankRow>>& ranks, const PerfR
       rows.back().count = ranks.front()[i].count;
     }
     PerfRow& row = rows[i];
-    row.variant = ranks.front()[i].variant;
+    AddVariant(ranks.front()[i].variant, row.variant);
     std::vector<uint64_t> slowest(ranks.front()[i].times_ns.size(), 0);
     for (const auto& of_rank : ranks) {
       for (size_t t = 0; t < slowest.size(); ++t) slowest[t] = std::max(slowest[t], of_rank[i].times_ns[t]);

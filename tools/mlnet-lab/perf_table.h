@@ -17,7 +17,7 @@ struct PerfRow {
   std::string backend;
   std::string wire;     // empty for peers, which send the elements as they are
   std::string bound;    // "element", "block"; empty where results are exact, or a peer's
-  std::string variant;  // the algorithm that a peer found fastest
+  std::string variant;  // the algorithms that a peer found fastest, in any round
   std::string shape;    // of mlnet's trees; empty: as the daemon chose
   std::string placement = "racks";
   int ranks = 0;

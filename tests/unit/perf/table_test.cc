@@ -60,6 +60,14 @@ TEST(MergeTurn, TakesTheSlowestRankAndSumsCounters) {
   EXPECT_EQ(rows[0].variant, "ring");
 }
 
+TEST(MergeTurn, NamesEveryAlgorithmThatARoundTook) {
+  std::vector<PerfRow> rows;
+  for (const char* variant : {"ring", "bcube", "ring", "bcube"}) {
+    MergeTurn({{{8, variant, {10}, 0, 4, 5, 0, 2}}}, Row("gloo", 0, {}), rows);
+  }
+  EXPECT_EQ(rows[0].variant, "ring, bcube");
+}
+
 TEST(RenderTable, HasTheShapeOfNcclTests) {
   PerfRow peer = Row("gloo", 250000, {2'000'000});
   peer.variant = "ring";
