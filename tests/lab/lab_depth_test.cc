@@ -66,6 +66,13 @@ TEST(Depth, three_levels_sum_each_contribution_once_under_faults_on_every_link) 
   EXPECT_THAT(ChildrenByCount(lab, {"w1", "w2", "w3", "w4"}), ElementsAre(2, 2, 3, 4));
 }
 
+TEST(Depth, three_levels_are_exact_under_faults_with_ipv6_alone) {
+  const Lab lab({"--workers", "4", "--aggregators", "0", "--racks", "2", "--loss", "1", "--dup", "1", "--reorder", "1", "--seed", "6", "--ipv6"});
+  lab.Fault({"set", "all", "--loss", "1", "--dup", "1", "--reorder", "1", "--seed", "6"});
+  Perf(lab, {"--shape", "rack", "--ranks-per-host", "2", "--counts", "1,4096,100003", "--iters", "1", "--warmup", "0"});
+  EXPECT_THAT(ChildrenByCount(lab, {"w1", "w2", "w3", "w4"}), ElementsAre(2, 2, 3, 4));
+}
+
 // One rank a host: w1 is the root, the others a binary tree below it.
 TEST(Depth, a_worker_below_another_is_not_the_aggregators_child) {
   const Lab lab({"--workers", "5", "--aggregators", "1", "--loss", "1"});

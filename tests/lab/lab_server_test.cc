@@ -119,6 +119,14 @@ TEST(ParameterServer, it_may_run_on_a_host_of_ranks) {
   EXPECT_EQ(server.results, kSteps * (kProbes + 2 * kDataPackets));
 }
 
+TEST(ParameterServer, with_ipv6_alone) {
+  const Lab lab({"--workers", "2", "--aggregators", "1", "--loss", "1", "--ipv6"});
+  CommStats server;
+  Train(lab, "a1", server);
+  EXPECT_GT(server.results, kSteps * kProbes) << "10 blocks a packet instead of 11, so more of them";
+  EXPECT_EQ(CountOf(StatsOf(lab, "a1"), "ANSWER_SENT"), server.results);
+}
+
 TEST(ParameterServer, only_a_job_that_was_created_so_has_a_place_for_it) {
   const Lab lab({"--workers", "1", "--aggregators", "1"});
   RunIn(lab.Netns("a1"), [&] {

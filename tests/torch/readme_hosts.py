@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Three hosts as the README's "Several machines" has them: 10.0.0.1 to 10.0.0.3, each with a name, an installed mlnet and
-folders of its own, so that the README's paths are real ones. A lab gives the links; the rest are namespaces."""
+folders of its own, so that the README's paths are real ones. A lab gives the links; the rest are namespaces.
+MLNET_TEST_IPV6=1: the same hosts as fd00::1 to fd00::3, without any IPv4 address."""
+import os
 import re
 import subprocess
 
@@ -9,6 +11,7 @@ from torch_lab import BUILD, HERE, Lab
 README = HERE.parents[1] / "README.md"
 SECTION = "Several machines"
 NUM_HOSTS = 3
+IS_IPV6 = os.environ.get("MLNET_TEST_IPV6") == "1"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # Debian's, whatever Python the test is run from
 # Of each host alone; /usr/local holds what `cmake --install` put there.
 OWN_FOLDERS = ["/run", "/var/lib", "/etc/slurm"]
@@ -26,11 +29,19 @@ def code_blocks():
     return ["\n".join(line[4:] for line in block.strip("\n").split("\n")) for block in blocks]
 
 
+def in_family(text):
+    """The README's addresses, or what a reader with IPv6 writes in their place: in brackets before a port."""
+    if not IS_IPV6:
+        return text
+    text = re.sub(r"\b10\.0\.0\.(\$?\w)(?=:)", r"[fd00::\1]", text)
+    return re.sub(r"\b10\.0\.0\.(\$?\w)", r"fd00::\1", text)
+
+
 def block_with(words):
     found = [block for block in code_blocks() if words in block]
     if len(found) != 1:
         raise AssertionError(f"{len(found)} blocks of '{SECTION}' have '{words}'")
-    return found[0]
+    return in_family(found[0])
 
 
 def line_with(words):
@@ -42,11 +53,12 @@ class Host:
 
     def __init__(self, lab, lab_host, number, folder, usr_local):
         self.lab, self.lab_host, self.number = lab, lab_host, number
-        self.name, self.address = f"h{number}", f"10.0.0.{number}"
+        self.name, self.address = f"h{number}", in_family(f"10.0.0.{number}")
         self.folder = folder / self.name
         self.folder.mkdir()
         netns = lab_host["netns"]
-        for words in (["flush", "dev", "eth0"], ["add", f"{self.address}/24", "dev", "eth0"]):
+        own = [f"{self.address}/64", "nodad"] if IS_IPV6 else [f"{self.address}/24"]
+        for words in (["flush", "dev", "eth0", "scope", "global"], ["add", *own, "dev", "eth0"]):
             subprocess.run(["ip", "-n", netns, "addr", *words], check=True)
         subprocess.run(["ip", "-n", netns, "link", "set", "lo", "up"], check=True)
         etc = self.folder / "etc"
@@ -76,7 +88,7 @@ class Host:
 
 class ThreeHosts:
     def __init__(self, folder):
-        self.lab = Lab(NUM_HOSTS, more=["--no-daemons"])
+        self.lab = Lab(NUM_HOSTS, more=["--no-daemons"] + (["--ipv6"] if IS_IPV6 else []))
         self.folder = folder
         usr_local = folder / "usr_local"
         (usr_local / "etc").mkdir(parents=True)

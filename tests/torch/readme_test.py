@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import unittest
 
-from readme_hosts import ThreeHosts, block_with, line_with, section
+from readme_hosts import IS_IPV6, ThreeHosts, block_with, in_family, line_with, section
 from torch_lab import HERE, wait_until
 
 hosts = folder = None
@@ -25,7 +25,7 @@ def start_everything():
         host.start(etcd_script(host.number), "etcd")
     for host in hosts:
         wait_until(f"etcd on {host.name}: {host.log('etcd')}",
-                   lambda h=host: '"health":"true"' in h.run(f"curl -s -m 2 http://{h.address}:2379/health")[1])
+                   lambda h=host: '"health":"true"' in h.run(f"curl -s -m 2 http://{in_family('10.0.0.%d:2379' % h.number)}/health")[1])
     path = re.search(r"^In `(/\S+/mlnetd\.toml)`", section(), re.M).group(1)
     assert "`systemctl start mlnetd` everywhere" in section()
     for host in hosts:
@@ -89,6 +89,7 @@ class SeveralMachines(unittest.TestCase):
         code, output = hosts[0].run(f"cat >/run/racks.toml <<'END'\n{block_with('[site]')}\nEND\nmlnetd --check-config --config /run/racks.toml")
         self.assertEqual(code, 0, output)
 
+    @unittest.skipIf(IS_IPV6, "Slurm's own addressing is not mlnet's")
     def test_srun_trains_on_all_three(self):
         start_slurm()
         process = hosts[0].start(line_with("srun"), "srun", cwd=folder)
