@@ -39,6 +39,7 @@ struct PerfOptions {
   std::string dtype = "float32";
   std::string op = "sum";
   std::string bound = "element";
+  std::string algorithm;  // Gloo's
   int ranks_per_host = 1;
   int iterations = 20;
   int warmup = 2;
@@ -97,6 +98,7 @@ Result<perf::Spec> MakeSpec(const PerfOptions& options, int world_size) {
   spec.counts = *counts;
   spec.warmup = options.warmup;
   spec.check_all = options.check_all;
+  spec.algorithm = options.algorithm;
   return spec;
 }
 
@@ -345,6 +347,8 @@ void AddPerfCommand(CLI::App& app, Globals& globals) {
   command->add_option("--compare", options->compare, "Peers on the same links: gloo, mpi")
       ->delimiter(',')
       ->check(CLI::IsMember({"gloo", "mpi"}));
+  command->add_option("--gloo-algorithm", options->algorithm, "The algorithm that Gloo takes; else the fastest in a trial of each round")
+      ->check(CLI::IsMember({"ring", "bcube", "halving-doubling"}));
   command->add_option("--multicast", options->multicast, "How mlnet's results travel: auto, on, off")
       ->check(CLI::IsMember({"auto", "on", "off"}));
   command->add_option("--shape", options->shapes,

@@ -81,9 +81,15 @@ class Row {
     return time;
   }
 
-  /// All ranks agree: the variant whose slowest rank was fastest in its best try.
+  /// The one that was asked for. Else all ranks agree: the variant whose slowest rank was fastest in its best try.
   Result<void> PickVariant() {
     const auto variants = backend_.Variants();
+    const auto wanted = std::find(variants.begin(), variants.end(), spec_.algorithm);
+    if (variants.size() > 1 && wanted != variants.end()) {
+      variant_ = static_cast<size_t>(wanted - variants.begin());
+      row_.variant = *wanted;
+      return {};
+    }
     for (size_t v = 0; v < variants.size() && variants.size() > 1; ++v) {
       uint64_t best = UINT64_MAX;
       for (int attempt = 0; attempt < kVariantTries; ++attempt) {

@@ -39,6 +39,7 @@ Result<void> SaveSpec(const Spec& spec) {
                             {"counts", spec.counts},
                             {"iterations", spec.iterations},
                             {"warmup", spec.warmup},
+                            {"algorithm", spec.algorithm},
                             {"check_all", spec.check_all},
                             {"seed", spec.seed},
                             {"timeout_s", spec.timeout_s},
@@ -64,6 +65,7 @@ Result<Spec> LoadSpec(const std::string& file) {
     spec.op = *op;
     spec.wire = *wire;
     spec.keeps_small = json->at("keeps_small");
+    spec.algorithm = json->at("algorithm");
     spec.counts = json->at("counts").get<std::vector<uint64_t>>();
     spec.iterations = json->at("iterations");
     spec.warmup = json->at("warmup");

@@ -24,6 +24,7 @@ struct Spec {
   std::vector<uint64_t> counts;      // elements, one row each
   int iterations = 1;
   int warmup = 1;
+  std::string algorithm;   // Gloo's; empty: the fastest in a trial
   bool check_all = false;  // every iteration; else one a row
   uint64_t seed = 1;
   int timeout_s = 60;  // of one collective
