@@ -212,7 +212,7 @@ void AddCreate(CLI::App& job, Context& context) {
       ->check(CLI::PositiveNumber);
   create->add_option("--rto-min-us", args->rto_min_us, "shortest retransmission timer")
       ->check(CLI::PositiveNumber);
-  create->add_option("--rto-max-us", args->rto_max_us, "longest retransmission timer")
+  create->add_option("--rto-max-us", args->rto_max_us, "longest retransmission timer; two round trips where those take longer, up to 5 times this")
       ->check(CLI::PositiveNumber);
   create->add_option("--weight", args->weight, "share of the links where jobs meet")->check(CLI::Range(1, 100));
   create->add_option("--order", args->order, "fair, or shortest: jobs in turn, least left to transfer first")

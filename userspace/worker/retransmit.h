@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stage 7 of the tensor path: when a packet is sent again. Only ranks have timers (DESIGN section 4).
-//   RttEstimator  RFC 6298 with the job's bounds; retried packets give no sample (Karn)
+//   RttEstimator  RFC 6298 with the job's bounds, the upper one not below two round trips; retried packets give no
+//                 sample (Karn)
 //   Overtaken     three packets sent later are answered already: do not wait for the timer
 //   probe_ns      a silence longer than usual: the oldest packet asks once, long before its timer runs out
 //   RetryGate     after a timeout, one packet asks how things are; answers let more follow
@@ -27,7 +28,7 @@ class RttEstimator {
   void BackOff() { shift_ = std::min(shift_ + 1, kShiftMax); }
 
   uint64_t srtt_ns() const { return has_sample_ ? srtt_ns_ : min_ns_; }
-  uint64_t rto_ns() const { return std::min(max_ns_, base_rto_ns() << shift_); }
+  uint64_t rto_ns() const { return rto_ns(shift_); }
   /// How long a silence is normal: after it, one packet asks, long before the timeout (as TCP's tail
   /// loss probe does).
   uint64_t probe_ns() const {
@@ -37,17 +38,23 @@ class RttEstimator {
   uint64_t path_ns() const { return has_sample_ ? std::min(shortest_ns_[0], shortest_ns_[1]) : min_ns_; }
   /// The timeout without the estimator's own back-off, doubled `shift` times.
   uint64_t rto_ns(unsigned shift) const {
-    return std::min(max_ns_, base_rto_ns() << std::min(shift, kShiftMax));
+    return std::min(upper_ns(), base_rto_ns() << std::min(shift, kShiftMax));
   }
 
  private:
   static constexpr unsigned kShiftMax = 16;
   static constexpr uint32_t kRunSamples = 32;
+  static constexpr uint64_t kFullQueuesFactor = 5;  // of the upper bound
   static constexpr uint64_t kFirstRtoFactor = 10;  // of the lower bound, before the first sample
 
   uint64_t base_rto_ns() const {
     const uint64_t rto = has_sample_ ? srtt_ns_ + 4 * var_ns_ : kFirstRtoFactor * min_ns_;
-    return std::clamp(rto, min_ns_, max_ns_);
+    return std::clamp(rto, min_ns_, upper_ns());
+  }
+  /// The job's bound, but not below two round trips: with full queues every packet would be sent twice. Within reason, as
+  /// a round trip may also have been the wait for a slow rank.
+  uint64_t upper_ns() const {
+    return has_sample_ ? std::max(max_ns_, std::min(2 * srtt_ns_, kFullQueuesFactor * max_ns_)) : max_ns_;
   }
 
   uint64_t min_ns_ = 1;

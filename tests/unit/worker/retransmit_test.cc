@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
+
 namespace mlnet::worker {
 namespace {
 
@@ -22,7 +24,20 @@ RC_GTEST_PROP(RttEstimator, stays_within_its_bounds, (std::vector<uint32_t> samp
   for (uint32_t sample : samples) rtt.Sample(sample);
   for (int i = 0; i < backoffs % 100; ++i) rtt.BackOff();
   RC_ASSERT(rtt.rto_ns() >= 1000u);
-  RC_ASSERT(rtt.rto_ns() <= 50'000u);
+  RC_ASSERT(rtt.rto_ns() <= std::max<uint64_t>(50'000u, std::min<uint64_t>(2 * rtt.srtt_ns(), 250'000u)));
+}
+
+// With full queues: a timer that runs out before the answer can be there would send every packet twice.
+TEST(RttEstimator, round_trips_longer_than_the_bound_raise_it) {
+  RttEstimator rtt(1'000, 200'000);
+  for (int i = 0; i < 64; ++i) rtt.Sample(300'000);
+  EXPECT_GE(rtt.rto_ns(), 300'000u);
+  for (int i = 0; i < 8; ++i) rtt.BackOff();
+  EXPECT_EQ(rtt.rto_ns(), 600'000u);
+  for (int i = 0; i < 64; ++i) rtt.Sample(90'000'000);  // waited for a slow rank
+  EXPECT_EQ(rtt.rto_ns(), 1'000'000u);
+  for (int i = 0; i < 64; ++i) rtt.Sample(500);
+  EXPECT_LE(rtt.rto_ns(), 200'000u);
 }
 
 TEST(RttEstimator, backs_off_until_a_sample_comes) {
