@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // mlnet-lab jobs: many jobs at once on the same hosts, once for each order, so that what the machine does besides
 // falls on all of them alike. All data differ between jobs and every sum is checked.
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +20,7 @@
 #include "perf_sizes.h"
 #include "perf_turn.h"
 #include "rpc/client.h"
+#include "work_folder.h"
 
 namespace mlnet::lab {
 namespace {
@@ -38,34 +37,6 @@ struct JobsOptions {
   int ranks_per_host = 1;
   int timeout_s = 900;
   uint64_t seed = 1;
-};
-
-/// One at a time in a lab, and not beside a perf.
-class WorkFolder {
- public:
-  static Result<WorkFolder> Create(const Paths& paths) {
-    const auto lock_file = paths.Dir() / "perf.lock";
-    Fd lock(open(lock_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-    if (!lock) return tl::make_unexpected(ErrnoError("open " + lock_file.string(), errno));
-    if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-      return Err(ErrorCode::kConflict, fmt::format("another measurement is at work in lab '{}'", paths.lab), "wait for its end");
-    }
-    return WorkFolder(std::move(lock), paths.Dir() / "jobs");
-  }
-  WorkFolder(WorkFolder&&) = default;
-  ~WorkFolder() {
-    if (lock_) Clear();
-  }
-  void Clear() const {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  WorkFolder(Fd lock, std::filesystem::path path) : lock_(std::move(lock)), path_(std::move(path)) {}
-  Fd lock_;
-  std::filesystem::path path_;
 };
 
 struct CpuTimes {
@@ -211,7 +182,7 @@ Result<void> Jobs(Globals& globals, const JobsOptions& options) {
   auto state = LoadReadyState(paths);
   if (!state) return tl::make_unexpected(state.error());
   if (!state->has_daemons) return Err(ErrorCode::kUnavailable, "lab '" + paths.lab + "' runs no daemons", "mlnet-lab up without --no-daemons");
-  auto folder = WorkFolder::Create(paths);
+  auto folder = WorkFolder::Create(paths, "jobs");
   if (!folder) return tl::make_unexpected(folder.error());
   std::vector<JobsOutcome> outcomes;
   for (const std::string& order : options.orders) {

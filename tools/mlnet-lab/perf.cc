@@ -3,10 +3,8 @@
 // links. The backends, and the wire types of mlnet, take turns, round after round, so that whatever else the
 // machine does falls on all of them; no XDP program is on the lab's ports during a peer's turn, since it
 // would switch off the peer's segmentation offload.
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,6 +22,7 @@
 #include "perf_table.h"
 #include "perf_turn.h"
 #include "process.h"
+#include "work_folder.h"
 
 namespace mlnet::lab {
 namespace {
@@ -157,44 +156,6 @@ Result<void> SwitchXdp(const Paths& paths, bool on) {
   return {};
 }
 
-/// One perf at a time in a lab; its folder is removed when it ends.
-class WorkFolder {
- public:
-  static Result<WorkFolder> Create(const Paths& paths) {
-    const auto lock_file = paths.Dir() / "perf.lock";
-    Fd lock(open(lock_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-    if (!lock) return tl::make_unexpected(ErrnoError("open " + lock_file.string(), errno));
-    if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-      return Err(ErrorCode::kConflict, fmt::format("another perf is at work in lab '{}'", paths.lab),
-                 "wait for its end");
-    }
-    return WorkFolder(std::move(lock), paths.Dir() / "perf");
-  }
-  WorkFolder(WorkFolder&&) = default;
-  ~WorkFolder() {
-    if (lock_) Clear();
-  }
-
-  Result<std::string> NewTurn(int number) {
-    const auto dir = path_ / std::to_string(number);
-    std::error_code error;
-    Clear();  // the turn before is done with its memory
-    std::filesystem::create_directories(dir / "store", error);
-    if (error) return tl::make_unexpected(ErrnoError("create " + dir.string(), error.value()));
-    return dir.string();
-  }
-
- private:
-  WorkFolder(Fd lock, std::filesystem::path path) : lock_(std::move(lock)), path_(std::move(path)) {}
-  void Clear() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-
-  Fd lock_;
-  std::filesystem::path path_;
-};
-
 /// The rows of each contender, in the plan's order.
 using Rows = std::vector<std::vector<PerfRow>>;
 
@@ -228,7 +189,7 @@ Result<void> Measure(const Paths& paths, const Plan& plan, const Turn& turn, Per
 }
 
 Result<void> RunAll(const Paths& paths, Plan& plan, const PerfOptions& options, bool& is_on, Rows& rows) {
-  auto folder = WorkFolder::Create(paths);
+  auto folder = WorkFolder::Create(paths, "perf");
   if (!folder) return tl::make_unexpected(folder.error());
   const int turns = plan.rounds * static_cast<int>(plan.contenders.size());
   int turn_number = 0;
