@@ -44,5 +44,6 @@ void AddXdpCommand(CLI::App& app, Globals& globals);
 void AddFaultCommand(CLI::App& app, Globals& globals);
 void AddPerfCommand(CLI::App& app, Globals& globals);
 void AddJobsCommand(CLI::App& app, Globals& globals);
+void AddLayersCommand(CLI::App& app, Globals& globals);
 
 }  // namespace mlnet::lab

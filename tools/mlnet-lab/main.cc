@@ -22,6 +22,7 @@ int main(int argc, char** argv) {
 #ifdef MLNET_LAB_HAS_PERF
   mlnet::lab::AddPerfCommand(app, globals);
   mlnet::lab::AddJobsCommand(app, globals);
+  mlnet::lab::AddLayersCommand(app, globals);
 #endif
   try {
     app.parse(argc, argv);

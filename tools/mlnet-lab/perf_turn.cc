@@ -175,10 +175,11 @@ class DeclaredJob {
  public:
   static Result<DeclaredJob> Create(const Paths& paths, const Turn& turn) {
     DeclaredJob job(paths, turn);
-    if (turn.shape.empty() && turn.multicast.empty()) return job;
+    if (turn.shape.empty() && turn.multicast.empty() && turn.classes == 0) return job;
     Json params = {{"name", turn.spec.job}, {"world_size", turn.spec.world_size}};
     if (!turn.shape.empty()) params["shape"] = turn.shape;
     if (!turn.multicast.empty()) params["multicast"] = turn.multicast;
+    if (turn.classes != 0) params["classes"] = turn.classes;
     if (auto made = CallDaemon(paths, turn.hosts.front(), "job.create", params); !made)
       return tl::make_unexpected(made.error());
     job.is_there_ = true;

@@ -52,4 +52,11 @@ void FillInputs(const ElementType& type, uint64_t seed, int rank, void* out, siz
   }
 }
 
+float WholeInput(uint64_t seed, int rank, uint64_t index) {
+  uint64_t z = (seed * 64 + static_cast<uint64_t>(rank)) * 0x9e3779b97f4a7c15 + index;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return static_cast<float>(z >> 54) - 512.0F;
+}
+
 }  // namespace mlnet::perf

@@ -18,6 +18,9 @@ int64_t IntegerInput(const ElementType& type, uint64_t seed, int rank, uint64_t 
 /// Elements 0..count-1 of `rank`.
 void FillInputs(const ElementType& type, uint64_t seed, int rank, void* out, size_t count);
 
+/// Whole numbers within 2^9, other ones for each seed: their sums over 64 ranks are exact in a float.
+float WholeInput(uint64_t seed, int rank, uint64_t index);
+
 /// Seeds of different collectives from one.
 uint64_t MixSeed(uint64_t seed, uint64_t a, uint64_t b);
 

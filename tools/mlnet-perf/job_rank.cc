@@ -9,6 +9,7 @@
 #include <fstream>
 #include <thread>
 
+#include "mlnet-perf/inputs.h"
 #include "mlnet-perf/job_files.h"
 #include "mlnet-perf/measure.h"
 
@@ -20,20 +21,12 @@ using std::chrono::milliseconds;
 constexpr milliseconds kGatePoll{5};
 constexpr milliseconds kSamplePeriod{50};
 
-// Whole numbers below 2^10, other ones in each job: their sums over 64 ranks are exact in a float.
-float InputOf(uint64_t seed, int rank, uint64_t index) {
-  uint64_t z = (seed * 64 + static_cast<uint64_t>(rank)) * 0x9e3779b97f4a7c15 + index;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-  return static_cast<float>(z >> 54) - 512.0F;
-}
-
 class JobRank {
  public:
   JobRank(const Spec& spec, int rank, std::unique_ptr<Communicator> comm)
       : spec_(spec), rank_(rank), comm_(std::move(comm)), count_(spec.counts.front()), calls_(static_cast<uint64_t>(spec.iterations)) {
     in_.resize(count_ + calls_);
-    for (uint64_t i = 0; i < in_.size(); ++i) in_[i] = InputOf(spec_.seed, rank_, i);
+    for (uint64_t i = 0; i < in_.size(); ++i) in_[i] = WholeInput(spec_.seed, rank_, i);
     out_.resize(count_ * calls_);
   }
 
@@ -73,7 +66,7 @@ class JobRank {
   void Check() {
     std::vector<float> sums(in_.size());
     for (uint64_t i = 0; i < sums.size(); ++i) {
-      for (int r = 0; r < spec_.world_size; ++r) sums[i] += InputOf(spec_.seed, r, i);
+      for (int r = 0; r < spec_.world_size; ++r) sums[i] += WholeInput(spec_.seed, r, i);
     }
     for (uint64_t call = 0; call < calls_; ++call) {
       for (uint64_t i = 0; i < count_; ++i) row_.wrong += out_[call * count_ + i] != sums[call + i];
