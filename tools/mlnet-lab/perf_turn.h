@@ -18,8 +18,8 @@ struct Turn {
   std::vector<Host> hosts;  // the workers; rank r runs on host r / ranks_per_host
   std::string shape;        // of mlnet's trees; empty: as the daemon chooses
   std::string multicast;    // auto, on, off; empty: as the daemon is configured
-  int classes = 0;          // traffic classes of mlnet's job; 0: as the daemon is configured
   int timeout_s = 600;      // of the whole turn
+  int classes = 0;          // traffic classes of mlnet's job; 0: as the daemon is configured
 };
 
 /// The program of a backend: beside this one, or where it is installed.
