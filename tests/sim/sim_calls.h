@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -66,10 +67,13 @@ class FloatCall {
       out_.push_back(is_in_place ? in_.back() : Floats(count, -1.0F));
     }
   }
-  std::shared_ptr<Work> Submit(Cluster& cluster, int rank, int traffic_class = 0) {
+  std::shared_ptr<Work> Submit(Cluster& cluster, int rank, int traffic_class = 0,
+                               std::function<void(const Result<void>&)> on_done = {}) {
     const auto r = static_cast<size_t>(rank);
     const float* in = is_in_place_ ? out_[r].data() : in_[r].data();
-    return cluster.Submit(rank, AllReduceOf(in, out_[r].data(), count_, DataType::kFloat32, traffic_class));
+    auto spec = AllReduceOf(in, out_[r].data(), count_, DataType::kFloat32, traffic_class);
+    spec.on_done = std::move(on_done);
+    return cluster.Submit(rank, spec);
   }
   /// Within the bound, and the same bits on all ranks.
   void Check() const {

@@ -29,6 +29,7 @@ struct JoinParams {
   control::JoinRequest request;
   uint32_t timeout_ms = 0;
   uint64_t work_bytes = 0;
+  uint32_t classes = 0;
 };
 
 Result<JoinParams> ReadJoin(const Json& params, uint32_t default_timeout_ms) {
@@ -37,15 +38,20 @@ Result<JoinParams> ReadJoin(const Json& params, uint32_t default_timeout_ms) {
   auto world_size = rpc::Get<int>(params, "world_size");
   auto timeout_ms = rpc::GetOr<uint32_t>(params, "timeout_ms", default_timeout_ms);
   auto work_bytes = rpc::GetOr<uint64_t>(params, "work_bytes", 0);
+  auto classes = rpc::GetOr<uint32_t>(params, "classes", 0);
   if (!job) return tl::make_unexpected(job.error());
   if (!rank) return tl::make_unexpected(rank.error());
   if (!world_size) return tl::make_unexpected(world_size.error());
   if (!timeout_ms) return tl::make_unexpected(timeout_ms.error());
   if (!work_bytes) return tl::make_unexpected(work_bytes.error());
+  if (!classes) return tl::make_unexpected(classes.error());
+  if (*classes > MLNET_CLASSES_MAX) {
+    return Err(ErrorCode::kInvalidArgument, "classes is " + std::to_string(*classes) + ", must be 1 to 8, or 0 for mlnetd's default");
+  }
   if (!control::IsName(*job)) {
     return Err(ErrorCode::kInvalidArgument, "job name '" + *job + "' is not 1 to 63 of A-Z a-z 0-9 . _ -");
   }
-  return JoinParams{*job, {*rank, *world_size, "", 0, 0}, std::min(*timeout_ms, kJoinTimeoutMaxMs), *work_bytes};
+  return JoinParams{*job, {*rank, *world_size, "", 0, 0}, std::min(*timeout_ms, kJoinTimeoutMaxMs), *work_bytes, *classes};
 }
 
 Json RanksOf(const std::vector<control::TreeChild>& children) {
@@ -122,7 +128,7 @@ Result<void> Daemon::OnJoin(rpc::PeerId peer, const rpc::PeerInfo& info, const r
   params->request.uid = info.uid;
   if (auto ok = CheckQuota(params->request, params->job); !ok) return ok;
   const uint64_t now_ms = NowMs();
-  WaitingJoin join{request.id, params->job, params->request, params->work_bytes, now_ms, now_ms + params->timeout_ms, 0};
+  WaitingJoin join{request.id, params->job, params->request, params->work_bytes, params->classes, now_ms, now_ms + params->timeout_ms, 0};
   auto joined = TryJoin(peer, join);
   if (!joined) return tl::make_unexpected(joined.error());
   if (*joined) return {};

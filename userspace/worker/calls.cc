@@ -74,6 +74,8 @@ Result<CollectiveSpec> Spec(CollectiveKind kind, const void* in, void* out, size
   spec.out = out;
   spec.count = count;
   spec.traffic_class = options.traffic_class;
+  spec.is_part = options.is_part;
+  spec.on_done = options.on_done;
   spec.timeout_ns =
       static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(options.timeout).count());
   return spec;

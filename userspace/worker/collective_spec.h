@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 
 #include "mlnet/communicator.h"
@@ -37,9 +38,11 @@ struct CollectiveSpec {
   int root = 0;  // of those that have one
   bool keeps_small = true;
   bool is_stochastic = false;
+  bool is_part = false;  // of a larger tensor, in the caller's eyes
   float* residual = nullptr;
   int traffic_class = 0;
   uint64_t timeout_ns = 0;  // 0: the job's
+  std::function<void(const Result<void>&)> on_done{};
   /// Small float sums: gathered as they are, and added by each rank (the engine decides).
   bool is_in_rank_order = false;
   // Of a part of a call (traffic/partition.h).

@@ -2,6 +2,7 @@
 // A rank's calls: each becomes a spec, the session does the rest.
 #include "mlnet/communicator.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 
@@ -21,6 +22,11 @@ Result<void> Check(const JoinOptions& options) {
   return {};
 }
 
+int NumClasses(const EngineConfig& config) {
+  const auto& pools = config.trees.front().pools;
+  return static_cast<int>(std::count_if(pools.begin(), pools.begin() + MLNET_CLASSES_MAX, [](const PoolConfig& p) { return p.is_open; }));
+}
+
 class CommunicatorImpl final : public Communicator {
  public:
   CommunicatorImpl(const JoinOptions& options, std::unique_ptr<Session> session)
@@ -28,6 +34,7 @@ class CommunicatorImpl final : public Communicator {
 
   int rank() const override { return session_->config().rank; }
   int world_size() const override { return session_->config().world_size; }
+  int classes() const override { return NumClasses(session_->config()); }
 
   std::shared_ptr<Work> AllReduce(const void* in, void* out, size_t count, DataType dtype, ReduceOp op,
                                   const CallOptions& options) override {
@@ -44,25 +51,25 @@ class CommunicatorImpl final : public Communicator {
                      ReductionSpec(CollectiveKind::kReduceScatter, Self(), in, out, total, dtype, op, 0, options));
   }
   std::shared_ptr<Work> Broadcast(void* buffer, size_t bytes, int root, const CallOptions& options) override {
-    return Submit(BroadcastSpec(Self(), buffer, bytes, root, options));
+    return Submit(BroadcastSpec(Self(), buffer, bytes, root, options), options);
   }
   std::shared_ptr<Work> AllGather(const void* in, void* out, size_t bytes, const CallOptions& options) override {
-    return Submit(AllGatherSpec(Self(), in, out, bytes, options));
+    return Submit(AllGatherSpec(Self(), in, out, bytes, options), options);
   }
   std::shared_ptr<Work> Gather(const void* in, void* out, size_t bytes, int root,
                                const CallOptions& options) override {
-    return Submit(GatherSpec(Self(), in, out, bytes, root, options));
+    return Submit(GatherSpec(Self(), in, out, bytes, root, options), options);
   }
   std::shared_ptr<Work> Scatter(const void* in, void* out, size_t bytes, int root,
                                 const CallOptions& options) override {
-    return Submit(ScatterSpec(Self(), in, out, bytes, root, options));
+    return Submit(ScatterSpec(Self(), in, out, bytes, root, options), options);
   }
-  std::shared_ptr<Work> Barrier(const CallOptions& options) override { return Submit(BarrierSpec(options)); }
+  std::shared_ptr<Work> Barrier(const CallOptions& options) override { return Submit(BarrierSpec(options), options); }
   std::shared_ptr<Work> Push(const void* in, size_t count, DataType dtype, const CallOptions& options) override {
     return Reduction(options, PushSpec(Self(), in, nullptr, count, dtype, options));
   }
   std::shared_ptr<Work> Pull(void* out, size_t bytes, const CallOptions& options) override {
-    return Submit(PullSpec(Self(), nullptr, out, bytes, options));
+    return Submit(PullSpec(Self(), nullptr, out, bytes, options), options);
   }
   CommStats Stats() const override { return session_->Stats(); }
 
@@ -73,9 +80,11 @@ class CommunicatorImpl final : public Communicator {
       std::fprintf(stderr, "mlnet: job %s: wire type %s leaves too few levels with %d ranks, %s is used instead\n",
                    options_.job.c_str(), NameOf(call.wire), world_size(), NameOf(spec->wire));
     }
-    return Submit(spec);
+    return Submit(spec, call);
   }
-  std::shared_ptr<Work> Submit(const Result<CollectiveSpec>& spec) { return session_->Submit(spec); }
+  std::shared_ptr<Work> Submit(const Result<CollectiveSpec>& spec, const CallOptions& options) {
+    return session_->Submit(spec, options);
+  }
 
   const JoinOptions options_;
   std::atomic<bool> has_told_widening_{false};

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "completion.h"
 
+#include <utility>
+
 namespace mlnet::worker {
 
 std::shared_ptr<WorkState> WorkState::Done(Result<void> outcome) {
@@ -30,6 +32,7 @@ void WorkState::Complete(Result<void> outcome) {
     is_done_.store(true, std::memory_order_release);
   }
   done_.notify_all();
+  if (on_done_) std::exchange(on_done_, nullptr)(outcome_);
 }
 
 }  // namespace mlnet::worker

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <optional>
 
@@ -16,6 +17,7 @@ class WorkState final : public Work {
  public:
   /// An already finished handle, or a running one.
   static std::shared_ptr<WorkState> Done(Result<void> outcome);
+  explicit WorkState(std::function<void(const Result<void>&)> on_done = {}) : on_done_(std::move(on_done)) {}
 
   bool IsDone() const override { return is_done_.load(std::memory_order_acquire); }
   Result<void> Wait(std::chrono::milliseconds timeout) override;
@@ -26,6 +28,7 @@ class WorkState final : public Work {
   std::mutex mutex_;
   std::condition_variable done_;  // with mutex_
   Result<void> outcome_;          // guarded by mutex_; constant once is_done_
+  std::function<void(const Result<void>&)> on_done_;
 };
 
 }  // namespace mlnet::worker

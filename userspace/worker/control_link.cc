@@ -131,6 +131,7 @@ Result<JoinReply> ControlLink::Join(const JoinOptions& options, bool is_server) 
                             {"timeout_ms", options.timeout.count()},
                             {"pid", ::getpid()}};
   if (const uint64_t work_bytes = WorkBytesOf(options); work_bytes != 0) params["work_bytes"] = work_bytes;
+  if (options.classes != 0) params["classes"] = options.classes;
   auto answer = client_.CallWithFds("join", params, options.timeout + kReplySlack);
   if (!answer) return tl::make_unexpected(answer.error());
   auto reply = ParseJoin(answer->result);

@@ -38,6 +38,9 @@ void Engine::MakeLanes() {
       auto fixups = std::make_unique<LaneType>(context, tree, c, nullptr);
       lanes_[flows + FlowOf(tree, c)] = std::make_unique<LaneType>(context, tree, c, fixups.get());
       lanes_[FlowOf(tree, c)] = std::move(fixups);
+      for (int stream = 0; stream < MLNET_STREAMS_MAX; ++stream) {
+        lanes_by_class_[static_cast<size_t>(MLNET_CLASSES_MAX - 1 - c)].push_back(LaneOf(tree, c, stream));
+      }
     }
   }
 }
@@ -70,22 +73,31 @@ std::optional<Error> Engine::ClassRefusal(const CollectiveSpec& spec) {
 }
 
 std::shared_ptr<Work> Engine::Submit(const CollectiveSpec& spec) {
-  if (config_.world_size == 1 && !IsServed(spec.kind)) return CopyAlone(spec);
-  if (auto refusal = Refusal(spec)) return WorkState::Done(tl::make_unexpected(*refusal));
-  auto work = std::make_shared<WorkState>();
-  std::lock_guard lock(mutex_);
-  if (failure_) return WorkState::Done(tl::make_unexpected(*failure_));
-  if (auto refusal = ClassRefusal(spec)) return WorkState::Done(tl::make_unexpected(*refusal));
-  submissions_.push_back({spec, work});
-  has_submissions_.store(true, std::memory_order_release);
+  auto work = std::make_shared<WorkState>(spec.on_done);
+  if (config_.world_size == 1 && !IsServed(spec.kind)) {
+    CopyAlone(spec);
+    work->Complete({});
+  } else if (const auto refusal = Place(spec, work)) {
+    work->Complete(tl::make_unexpected(*refusal));
+  }
   return work;
 }
 
-std::shared_ptr<Work> Engine::CopyAlone(const CollectiveSpec& spec) {
+std::optional<Error> Engine::Place(const CollectiveSpec& spec, const std::shared_ptr<WorkState>& work) {
+  if (auto refusal = Refusal(spec)) return refusal;
+  std::lock_guard lock(mutex_);
+  if (failure_) return failure_;
+  if (auto refusal = ClassRefusal(spec)) return refusal;
+  submissions_.push_back({spec, work});
+  submissions_.back().spec.on_done = nullptr;  // the work has it
+  has_submissions_.store(true, std::memory_order_release);
+  return std::nullopt;
+}
+
+void Engine::CopyAlone(const CollectiveSpec& spec) {
   const size_t unit = IsReduction(spec.kind) ? SizeOf(spec.dtype) : 1;
   if (spec.count > 0 && spec.in != spec.out) std::memmove(spec.out, spec.in, spec.count * unit);
   if (spec.residual != nullptr) std::fill_n(spec.residual, spec.count, 0.0F);
-  return WorkState::Done({});
 }
 
 Turn Engine::RunOnce(uint64_t now_ns) {
@@ -151,14 +163,21 @@ bool Engine::TakeNotices(uint64_t now_ns) {
   return has_any;
 }
 
-// Stage 2, schedule: one batch of each class in turn, so that no class waits for another's backlog.
+// Stage 2, schedule: the higher class first. Lower ones wait while it presses on, so that an urgent tensor shares the link
+// with none of the backlog; where it waits itself (for probes, for a slow rank), they go on.
 bool Engine::SendRound(uint64_t now_ns) {
   bool has_sent = false;
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    auto& lane = lanes_[(next_lane_ + i) % lanes_.size()];
-    if (lane && !lane->IsIdle()) has_sent |= lane->Send(now_ns, kTurnPackets) > 0;
+  for (auto& lanes : lanes_by_class_) {
+    bool presses = false;
+    for (size_t i = 0; i < lanes.size(); ++i) {
+      LaneBase& lane = *lanes[(next_lane_ + i) % lanes.size()];
+      if (lane.IsIdle()) continue;
+      has_sent |= lane.Send(now_ns, kTurnPackets) > 0;
+      presses |= lane.Presses(now_ns);
+    }
+    if (presses) break;
   }
-  next_lane_ = (next_lane_ + 1) % lanes_.size();
+  ++next_lane_;
   return has_sent;
 }
 
@@ -174,13 +193,14 @@ void Engine::GiveUpIfNeeded(uint64_t now_ns) {
 }
 
 void Engine::Fail(const Error& error) {
+  std::vector<Submission> never_begun;
   {
     std::lock_guard lock(mutex_);
     if (!failure_) failure_ = error;
-    for (Submission& call : submissions_) call.work->Complete(tl::make_unexpected(*failure_));
-    submissions_.clear();
+    never_begun.swap(submissions_);
     has_submissions_.store(false, std::memory_order_relaxed);
   }
+  for (Submission& call : never_begun) call.work->Complete(tl::make_unexpected(*failure_));  // may call Submit
   for (auto& lane : lanes_) {
     if (lane) lane->FailAll(error);
   }

@@ -54,7 +54,8 @@ class Engine {
     std::shared_ptr<WorkState> work;
   };
 
-  std::shared_ptr<Work> CopyAlone(const CollectiveSpec& spec);
+  void CopyAlone(const CollectiveSpec& spec);
+  std::optional<Error> Place(const CollectiveSpec& spec, const std::shared_ptr<WorkState>& work);
   template <typename LaneType>
   void MakeLanes();
   LaneBase* LaneOf(size_t tree, int traffic_class, int stream) const;
@@ -79,7 +80,8 @@ class Engine {
   std::vector<std::unique_ptr<LaneBase>> lanes_;
   Grant grant_;
   size_t num_sharing_ = 0;  // busy lanes that the grant's window was last divided by
-  size_t next_lane_ = 0;                                        // round-robin between classes
+  std::array<std::vector<LaneBase*>, MLNET_CLASSES_MAX> lanes_by_class_;  // of lanes_, the highest class first
+  size_t next_lane_ = 0;  // whose turn it is within a class
   uint64_t next_report_ns_ = 0;
   uint64_t reported_results_ = 0;
 

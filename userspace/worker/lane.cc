@@ -74,6 +74,15 @@ uint32_t Lane::Send(uint64_t now_ns, uint32_t budget) {
   return sent;
 }
 
+bool Lane::Presses(uint64_t now_ns) {
+  constexpr uint64_t kRoundTrips = 2;  // without an answer: it waits for a rank, not for room
+  if (unsent_.empty() || now_ns < opens_ns_) return false;
+  const uint64_t until_ns = last_answer_ns_ + kRoundTrips * rtt_.srtt_ns();
+  if (now_ns >= until_ns) return false;
+  WakeAt(until_ns);
+  return true;
+}
+
 void Lane::SendFirst(Collective& collective, uint64_t now_ns) {
   const uint64_t packet = collective.next++;
   Build(collective, packet, false);

@@ -30,6 +30,7 @@ class Lane final : public LaneBase {
   void SetGrant(const Grant& grant, uint32_t window, uint64_t now_ns) override;
   uint64_t NextEventNs() const override;
   void FailAll(const Error& error) override;
+  bool Presses(uint64_t now_ns) override;
   uint64_t srtt_ns() const { return rtt_.srtt_ns(); }
 
  private:

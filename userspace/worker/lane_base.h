@@ -39,6 +39,8 @@ class LaneBase {
   virtual bool Receive(uint64_t now_ns) = 0;
   /// Sends at most `budget` new packets; returns how many.
   virtual uint32_t Send(uint64_t now_ns, uint32_t budget) = 0;
+  /// Has more to send as soon as answers make room for it, and they come: lower classes do not send meanwhile.
+  virtual bool Presses(uint64_t) { return false; }
   virtual void OnNotice(const mlnet_notice& notice, uint64_t now_ns) = 0;
   virtual void SetRtoBounds(uint64_t min_ns, uint64_t max_ns) = 0;
   /// `window`: this lane's part of the grant's.

@@ -15,10 +15,10 @@ class ServerImpl final : public Server {
 
   int world_size() const override { return session_->config().world_size; }
   std::shared_ptr<Work> TakePush(void* sum, size_t count, DataType dtype, const CallOptions& options) override {
-    return session_->Submit(PushSpec(Self(), nullptr, sum, count, dtype, options));
+    return session_->Submit(PushSpec(Self(), nullptr, sum, count, dtype, options), options);
   }
   std::shared_ptr<Work> GivePull(const void* in, size_t bytes, const CallOptions& options) override {
-    return session_->Submit(PullSpec(Self(), in, nullptr, bytes, options));
+    return session_->Submit(PullSpec(Self(), in, nullptr, bytes, options), options);
   }
   CommStats Stats() const override { return session_->Stats(); }
 

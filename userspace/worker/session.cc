@@ -70,8 +70,12 @@ Result<std::unique_ptr<Session>> Session::Join(const JoinOptions& options, bool 
   return session;
 }
 
-std::shared_ptr<Work> Session::Submit(const Result<CollectiveSpec>& spec) {
-  if (!spec) return WorkState::Done(tl::make_unexpected(spec.error()));
+std::shared_ptr<Work> Session::Submit(const Result<CollectiveSpec>& spec, const CallOptions& options) {
+  if (!spec) {
+    auto refused = std::make_shared<WorkState>(options.on_done);
+    refused->Complete(tl::make_unexpected(spec.error()));
+    return refused;
+  }
   auto work = engine_.Submit(*spec);
   thread_.Notify();
   return work;

@@ -22,7 +22,8 @@ class Session {
 
   const EngineConfig& config() const { return engine_.config(); }
   CommStats Stats() const { return engine_.Stats(); }
-  std::shared_ptr<Work> Submit(const Result<CollectiveSpec>& spec);
+  /// `spec`: what was made of a call with these options.
+  std::shared_ptr<Work> Submit(const Result<CollectiveSpec>& spec, const CallOptions& options);
 
  private:
   Session(const EngineConfig& config, std::unique_ptr<ControlLink> control, std::unique_ptr<UdpTransport> transport, Fd ring);

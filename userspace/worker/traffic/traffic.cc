@@ -30,7 +30,7 @@ void Window::Write(size_t first, size_t count, const void* units) const {
 
 bool IsSmallSum(const CollectiveSpec& spec, int world_size, size_t small_bytes) {
   return IsReduction(spec.kind) && IsFloat(spec.dtype) && spec.op == ReduceOp::kSum && spec.count > 0 &&
-         spec.wire == WireType::kInt32 && spec.keeps_small &&
+         spec.wire == WireType::kInt32 && spec.keeps_small && !spec.is_part &&
          spec.count * SizeOf(spec.dtype) * static_cast<size_t>(world_size) <= small_bytes;
 }
 

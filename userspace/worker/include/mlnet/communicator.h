@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -53,6 +54,8 @@ struct JoinOptions {
   /// What the job will transfer in all, in bytes of each rank's buffers: a hint for clusters that serve the shortest
   /// job first. 0: $MLNET_WORK_BYTES, else not known.
   uint64_t work_bytes = 0;
+  /// Traffic classes (1 to 8) of a job that nobody has declared; the first rank's count. 0: as mlnetd is configured.
+  int classes = 0;
   std::chrono::milliseconds timeout{30000};  // for joining, and the default of every collective
   /// Float sums of at most so many bytes over all ranks together are gathered as they are and added in rank
   /// order by each rank (counted as summed_in_user_space). The same on all ranks; 0: never.
@@ -63,7 +66,9 @@ struct JoinOptions {
 };
 
 struct CallOptions {
-  int traffic_class = 0;                 // 0..7; classes never wait for each other
+  /// 0..7. Classes never wait for each other; while a higher one has packets to send and its answers come, lower ones
+  /// send nothing.
+  int traffic_class = 0;
   std::chrono::milliseconds timeout{0};  // 0: the communicator's default
   WireType wire = WireType::kInt32;      // sums of float32, float16 and bfloat16
   /// Sums of floats: every element keeps a relative accuracy, however much larger its neighbours are. False: only
@@ -73,6 +78,12 @@ struct CallOptions {
   /// Sums of float32: receives what rounding took from this rank's input, element by element (error
   /// feedback: add it to the next input). Valid like the other buffers; null: not wanted.
   float* residual = nullptr;
+  /// One of the calls that a larger tensor was cut into, at multiples of 128 elements: the bits are those of one call for
+  /// all of it. The same on all ranks.
+  bool is_part = false;
+  /// Called once when the work is done, well or not: by the communicator's own thread, or by the caller's where the call
+  /// ends at once. It must not block or close the communicator; it may make calls.
+  std::function<void(const Result<void>&)> on_done{};
 };
 
 /// Counters of this rank since it joined.
@@ -111,6 +122,8 @@ class Communicator {
 
   virtual int rank() const = 0;
   virtual int world_size() const = 0;
+  /// Traffic classes of the job.
+  virtual int classes() const = 0;
 
   /// Element-wise over all ranks; `in` may equal `out`. count may be 0. The same bits on every rank.
   ///   integers  exact; sums wrap. kBool sums are logical or
