@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Python extension mlnet._C: makes process groups and reads their counters.
+#include <torch/csrc/jit/python/pybind_utils.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <pybind11/chrono.h>
+#include <pybind11/stl.h>
 
 #include "gil.h"
 #include "process_group.h"
+#include "scheduler.h"
 
 namespace mlnet::torch_backend {
 namespace {
@@ -28,25 +31,30 @@ c10::intrusive_ptr<BackendBase> Create(const c10::intrusive_ptr<c10d::Store>& st
 
 void Close(const c10::intrusive_ptr<BackendBase>& group) { AsMlnet(group).Close(); }
 
+py::dict StatsDict(const CommStats& comm) {
+  py::dict out;
+  out["packets_sent"] = comm.packets_sent;
+  out["retransmits"] = comm.retransmits;
+  out["early_resends"] = comm.early_resends;
+  out["results"] = comm.results;
+  out["summed_in_kernel"] = comm.summed_in_kernel;
+  out["summed_in_user_space"] = comm.summed_in_user_space;
+  out["probes"] = comm.probes;
+  out["wide_blocks"] = comm.wide_blocks;
+  out["nonfinite_packets"] = comm.nonfinite_packets;
+  out["repairs"] = comm.repairs;
+  out["held"] = comm.held;
+  out["busy"] = comm.busy;
+  out["sleeps"] = comm.sleeps;
+  out["rtt_us"] = comm.rtt_us;
+  return out;
+}
+
 py::dict StatsOf(const c10::intrusive_ptr<BackendBase>& group) {
   const GroupStats stats = AsMlnet(group).Stats();
-  py::dict out;
+  py::dict out = StatsDict(stats.comm);
   out["job"] = stats.job;
   out["collectives"] = stats.collectives;
-  out["packets_sent"] = stats.comm.packets_sent;
-  out["retransmits"] = stats.comm.retransmits;
-  out["early_resends"] = stats.comm.early_resends;
-  out["results"] = stats.comm.results;
-  out["summed_in_kernel"] = stats.comm.summed_in_kernel;
-  out["summed_in_user_space"] = stats.comm.summed_in_user_space;
-  out["probes"] = stats.comm.probes;
-  out["wide_blocks"] = stats.comm.wide_blocks;
-  out["nonfinite_packets"] = stats.comm.nonfinite_packets;
-  out["repairs"] = stats.comm.repairs;
-  out["held"] = stats.comm.held;
-  out["busy"] = stats.comm.busy;
-  out["sleeps"] = stats.comm.sleeps;
-  out["rtt_us"] = stats.comm.rtt_us;
   uint64_t total = 0;
   for (const auto& [request, calls] : stats.delegated) total += calls;
   out["delegated_calls"] = total;
@@ -64,6 +72,50 @@ WireType WireOf(const std::string& name) {
 WorkPtr AllReduceAs(const c10::intrusive_ptr<BackendBase>& group, const at::Tensor& tensor, const std::string& wire,
                     const c10::optional<at::Tensor>& residual, bool is_stochastic) {
   return AsMlnet(group).AllReduceAs(tensor, WireOf(wire), residual, is_stochastic);
+}
+
+std::unique_ptr<Scheduler> MakeScheduler(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, std::chrono::milliseconds timeout,
+                                         uint64_t partition_bytes, uint64_t credit_bytes, int classes,
+                                         const c10::optional<std::string>& wire) {
+  SchedulerOptions options{partition_bytes, credit_bytes, classes, std::nullopt};
+  if (wire) options.wire = WireOf(*wire);
+  return std::make_unique<Scheduler>(*store, rank, size, timeout, options);
+}
+
+void SetDemands(Scheduler& scheduler, const std::vector<std::pair<uint32_t, uint64_t>>& demands) {
+  std::vector<schedule::TensorDemand> list;
+  for (const auto& [priority, bytes] : demands) list.push_back({priority, bytes});
+  scheduler.SetDemands(list);
+}
+
+py::list TakeTrace(Scheduler& scheduler) {
+  py::list out;
+  for (const ChunkTimes& t : scheduler.TakeTrace()) {
+    out.append(py::make_tuple(t.task, t.offset, t.bytes, t.traffic_class, t.ready_ns, t.sent_ns, t.received_ns));
+  }
+  return out;
+}
+
+void DefineScheduler(py::module& module) {
+  using Gilless = py::call_guard<py::gil_scoped_release>;
+  py::class_<Scheduler>(module, "Scheduler")
+      .def(py::init(&MakeScheduler), py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
+           py::arg("partition_bytes"), py::arg("credit_bytes"), py::arg("classes"), py::arg("wire"))
+      .def("set_demands", &SetDemands)
+      .def("set_sizes", &Scheduler::SetSizes, Gilless())
+      .def("add", &Scheduler::Add, Gilless())
+      .def("wait_for", &Scheduler::WaitFor, Gilless())
+      .def("future_of",
+           [](Scheduler& self, uint64_t task, const py::object& value) {
+             // DDP wants what Python would have set.
+             auto held = torch::jit::toIValue(value, c10::PyObjectType::get());
+             return std::make_shared<torch::jit::PythonFutureWrapper>(self.FutureOf(task, std::move(held)));
+           })
+      .def("is_idle", &Scheduler::IsIdle)
+      .def("set_trace", &Scheduler::SetTrace)
+      .def("take_trace", &TakeTrace)
+      .def_property_readonly("job", &Scheduler::job)
+      .def("stats", [](const Scheduler& self) { return StatsDict(self.Stats()); });
 }
 
 void MonitoredBarrier(const c10::intrusive_ptr<BackendBase>& group, std::chrono::milliseconds timeout,
@@ -87,5 +139,6 @@ PYBIND11_MODULE(_C, module) {
              pybind11::call_guard<pybind11::gil_scoped_release>());
   module.def("monitored_barrier", &backend::MonitoredBarrier, pybind11::arg("group"), pybind11::arg("timeout"),
              pybind11::arg("wait_all_ranks"), pybind11::call_guard<pybind11::gil_scoped_release>());
+  backend::DefineScheduler(module);
   module.attr("__version__") = MLNET_VERSION;
 }

@@ -19,6 +19,7 @@ struct Membership {
 /// Joins the job of this process group; throws std::runtime_error with libmlnet's message and hint.
 /// Rank 0 makes a name that nobody has used before ($MLNET_JOB is its prefix), so a restart of the same
 /// training never meets what is left of the one before.
-Membership JoinThroughStore(c10d::Store& store, int rank, int size, std::chrono::milliseconds timeout);
+/// `classes`: traffic classes of the job; 0: as mlnetd is configured.
+Membership JoinThroughStore(c10d::Store& store, int rank, int size, std::chrono::milliseconds timeout, int classes = 0);
 
 }  // namespace mlnet::torch_backend

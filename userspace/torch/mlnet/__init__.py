@@ -15,8 +15,9 @@ import torch
 import torch.distributed as dist
 
 from . import _C
+from .scheduling import Schedule, close_all as _close_schedules, schedule
 
-__all__ = ["all_reduce", "stats", "close"]
+__all__ = ["all_reduce", "stats", "close", "schedule", "Schedule"]
 __version__ = _C.__version__
 
 _groups = weakref.WeakSet()
@@ -83,6 +84,7 @@ dist.monitored_barrier = dist.distributed_c10d.monitored_barrier = _monitored_ba
 @atexit.register
 def _leave_all():
     # The others must see a departure, not a death: this runs before the interpreter tears modules down.
+    _close_schedules()
     for group in list(_groups):
         _C.close(group)
 
