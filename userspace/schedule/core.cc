@@ -70,6 +70,7 @@ void Core::NotifyReady(TaskId id) {
 
 bool Core::NotifyFinish(const Chunk& chunk) {
   levels_[chunk.level].in_flight_bytes -= chunk.bytes;
+  in_flight_bytes_ -= chunk.bytes;
   Task& task = TaskOf(chunk.task);
   Finish(task, chunk.index);
   const bool is_last = task.num_finished == task.num_chunks;
@@ -120,15 +121,15 @@ void Core::LookAtHead(size_t level) {
   startable_ = is_startable ? startable_ | bit : startable_ & ~bit;
 }
 
-// Credit counts a level's own chunks and those of more urgent ones, never less urgent ones. So the urgent starts at
-// once however much else is under way. And ranks cannot wait for each other for ever: were it one account, a rank that spent it
-// on one class would wait for a rank that spent it on another, and neither would start what the other lacks.
+// Credit is one account for all levels, but where nothing of its own or of a more urgent level is under way, a chunk starts
+// without any. So the urgent starts at once when the others have spent all of it. And ranks cannot wait for each other for
+// ever: one that spent it on one class would wait for one that spent it on another, and neither would start what the other
+// lacks (DESIGN.md).
 size_t Core::NextLevel() const {
-  uint64_t in_flight = 0;
+  const bool has_credit = policy_.credit_bytes == 0 || in_flight_bytes_ < policy_.credit_bytes;
   for (uint32_t level = 0; (startable_ >> level) != 0; ++level) {
     const uint64_t own = levels_[level].in_flight_bytes, window = policy_.window_bytes[level];
-    in_flight += own;
-    if (policy_.credit_bytes != 0 && in_flight >= policy_.credit_bytes) return kLevelsMax;
+    if (!has_credit && own > 0) return kLevelsMax;
     if ((startable_ >> level & 1) != 0 && (window == 0 || own < window)) return level;
   }
   return kLevelsMax;
@@ -149,6 +150,7 @@ void Core::StartOne(size_t level) {
                     .level = static_cast<uint8_t>(level),
                     .traffic_class = traffic_class_[level]};
   from.in_flight_bytes += chunk.bytes;
+  in_flight_bytes_ += chunk.bytes;
   if (task.num_started == task.num_chunks) from.head = task.next;
   LookAtHead(level);
   start_(chunk);  // may finish it at once, and the task with it

@@ -109,6 +109,7 @@ class Core {
   std::array<uint8_t, kLevelsMax> traffic_class_;
   std::function<void(const Chunk&)> start_;
   std::array<Level, kLevelsMax> levels_;
+  uint64_t in_flight_bytes_ = 0;  // of all levels
   uint32_t startable_ = 0;  // bit per level: its head has a chunk that may start
   std::deque<Task> tasks_;  // references stay valid while `start` enqueues
   TaskId first_id_ = 0;  // of tasks_.front()

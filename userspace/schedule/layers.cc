@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "schedule/graph.h"
-
 namespace mlnet::schedule {
 namespace {
 
@@ -65,6 +63,17 @@ uint64_t EndOfForward(std::span<const Layer> layers, std::span<const uint64_t> d
   for (const Layer& layer : layers) now += layer.backward_ns;
   for (size_t i = 0; i < layers.size(); ++i) now = std::max(now, done_ns[i]) + layers[i].forward_ns;
   return now;
+}
+
+Graph ForwardGraph(std::span<const Layer> layers) {
+  const auto n = static_cast<uint32_t>(layers.size());
+  Graph graph;
+  for (const Layer& layer : layers) graph.push_back({Operation::Kind::kReceive, layer.transfer_ns, {}});
+  for (uint32_t i = 0; i < n; ++i) {
+    graph.push_back({Operation::Kind::kCompute, layers[i].forward_ns, {i}});
+    if (i > 0) graph.back().after.push_back(n + i - 1);
+  }
+  return graph;
 }
 
 std::vector<uint64_t> PrefixDone(std::span<const Layer> layers) {

@@ -9,6 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "schedule/graph.h"
+
 namespace mlnet::schedule {
 
 /// Of the forward pass, first layer first. A bucket of several layers is a transfer of its first layer; the others have
@@ -42,6 +44,10 @@ uint64_t IterationInOrder(std::span<const Layer> layers, std::span<const uint32_
 
 /// As gradients appear, each to its end: what a framework does by itself.
 uint64_t FifoIteration(std::span<const Layer> layers);
+
+/// Forward as TicTac sees it: operations 0..n-1 receive, n..2n-1 compute, each after its own receive and the layer before.
+/// When gradients are ready it does not know, so TAC and TIC order what waits, no more.
+Graph ForwardGraph(std::span<const Layer> layers);
 
 /// When the transfers of layers 0..i are over, if nothing else was ever in front of them. No schedule is earlier.
 std::vector<uint64_t> PrefixDone(std::span<const Layer> layers);

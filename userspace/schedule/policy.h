@@ -17,10 +17,10 @@ struct Policy {
   /// their bits, since small ones are added in rank order (JoinOptions::small_bytes).
   uint64_t partition_bytes = 0;
   ClassMap classes{};
-  /// A chunk starts while less than this is under way in its own and more urgent levels; so by up to one chunk more than
-  /// this is under way in each. 0: no limit. One byte: one chunk at a time.
+  /// A chunk starts while less than this is under way, or where nothing of its own or of a more urgent level is. So
+  /// up to one chunk more than this, and one of each level. 0: no limit. One byte: one chunk at a time.
   uint64_t credit_bytes = 0;
-  /// The same for each level by itself. 0: no limit.
+  /// Beside the credit: a chunk starts while less than this of its level is under way. 0: no limit.
   std::array<uint64_t, kLevelsMax> window_bytes{};
   /// A chunk of a task that follows another may start when that chunk of the other has finished (P3's immediate broadcast;
   /// if both are cut alike), or else when all of them have.

@@ -115,24 +115,40 @@ TEST_F(CoreTest, credit_is_tested_before_a_chunk_and_may_be_overdrawn_by_one) {
   EXPECT_EQ(Started(), (Whats{4}));
 }
 
-TEST_F(CoreTest, the_urgent_overtakes_at_the_next_border_and_needs_no_credit_of_the_others) {
+TEST_F(CoreTest, the_urgent_overtakes_at_the_next_border_and_begins_without_credit) {
   Make({.partition_bytes = 100, .classes = EachItsOwn(), .credit_bytes = 200});
-  const TaskId backlog = Add(1000, 6), urgent = Add(300, 1);
+  const TaskId backlog = Add(1000, 6), urgent = Add(300, 1), most = Add(100, 0);
   core_->NotifyReady(backlog);
   EXPECT_EQ(Started(), (Whats{0, 1}));
   core_->NotifyReady(urgent);
-  EXPECT_EQ(Started(), (Whats{100, 101}));
+  EXPECT_EQ(Started(), Whats{100});  // one, then it needs credit
   EXPECT_EQ(started_.back().level, 1u);
   EXPECT_EQ(started_.back().traffic_class, 6u);
+  core_->NotifyReady(most);
+  EXPECT_EQ(Started(), Whats{200});
   Finish(0);
   Finish(1);
-  EXPECT_EQ(Started(), Whats{});  // the credit is the urgent one's
+  EXPECT_EQ(Started(), Whats{});
+  Finish(200);
+  EXPECT_EQ(Started(), Whats{101});
   Finish(100);
   EXPECT_EQ(Started(), Whats{102});
   Finish(101);
   EXPECT_EQ(Started(), Whats{2});
   EXPECT_TRUE(Finish(102));
   EXPECT_EQ(Started(), Whats{3});
+}
+
+TEST_F(CoreTest, the_less_urgent_does_not_begin_without_credit_while_the_urgent_is_under_way) {
+  Make({.partition_bytes = 100, .classes = EachItsOwn(), .credit_bytes = 100});
+  const TaskId urgent = Add(200, 1), other = Add(200, 2);
+  core_->NotifyReady(urgent);
+  core_->NotifyReady(other);
+  EXPECT_EQ(Started(), Whats{0});
+  Finish(0);
+  EXPECT_EQ(Started(), Whats{1});
+  Finish(1);
+  EXPECT_EQ(Started(), Whats{100});
 }
 
 TEST_F(CoreTest, a_level_whose_window_is_full_lets_the_next_one_go) {

@@ -134,7 +134,7 @@ TEST(Ranks, ranks_that_spent_their_credit_on_different_classes_do_not_wait_for_e
   ranks.Run();
   ranks.ExpectAllDone();
   ranks.ExpectSameOrderInEachClass();
-  // Rank 0 had one low chunk under way; all of the urgent ones overtook the rest.
+  // Rank 0 had spent its credit on a low chunk; all of the urgent ones overtook the rest.
   for (size_t i = 1; i <= 10; ++i) EXPECT_EQ(ranks.all(0)[i].task, urgent[0]) << i;
 }
 

@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <random>
 
+#include "schedule/layers.h"
+
 namespace mlnet::schedule {
 namespace {
 
@@ -138,6 +140,20 @@ Graph AnyGraph(std::mt19937& random, uint32_t num_receives) {
     graph.push_back(Compute(1 + below(9), after));
   }
   return graph;
+}
+
+TEST(TicTac, for_a_chain_of_layers_tac_is_layer_order_whatever_the_times) {
+  for (uint32_t seed = 0; seed < 100; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937 random(seed);
+    std::vector<Layer> layers(2 + seed % 10);
+    for (Layer& layer : layers) layer = {0, 1 + random() % 50, 1 + random() % 50};
+    const Graph graph = ForwardGraph(layers);
+    ASSERT_TRUE(Check(graph).has_value());
+    const auto tac = OrderOf(Tac(graph, ReceivesOf(graph)));
+    ASSERT_TRUE(std::is_sorted(tac.begin(), tac.end()));
+    ASSERT_EQ(Makespan(graph, tac), BestIteration(layers));
+  }
 }
 
 TEST(TicTac, of_two_receives_tac_always_takes_the_better_order) {
