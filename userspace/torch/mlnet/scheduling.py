@@ -34,7 +34,7 @@ def schedule(model, optimizer=None, partition=MIB, credit=4 * MIB, classes=8, wi
                backward and the next forward, gradients hold NaN (reading one by mistake shows) and parameters are old:
                call `synchronize()` before clipping, GradScaler.unscale_, or reading parameters. state_dict() does so by itself
     partition  bytes of a chunk, at least 32 KiB; 0: buckets stay whole
-    credit     bytes that a class and those above it may have under way; 0: no limit
+    credit     bytes that may be under way; a class starts a chunk without it while none of its own or above is. 0: no limit
     classes    traffic classes, 1 (none overtakes) to 8
     wire       None: as all_reduce, every element keeps its accuracy; "int32", "int16", "int8": as mlnet.all_reduce
     trace      keep what happened to each bucket, for `chrome_trace()`
