@@ -189,7 +189,9 @@ class _DeferredUpdates:
             raise TypeError("mlnet.schedule cannot defer LBFGS: its step evaluates the model")
         self.owner, self.optimizer = owner, optimizer
         self.waiting = {}  # parameter -> _Waiting
-        self.late = set()  # parameters that no module asked for in the last forward pass
+        self.called = set()   # parameters whose module was called in this forward pass
+        self.orphans = set()  # those whose module was not called in some pass: used by another one, or not at all
+        self.late = set()     # those that turned out to be so while their sum was under way
         self.real_step, self.real_zero = type(optimizer).step, type(optimizer).zero_grad
         self.is_none_zero = inspect.signature(self.real_zero).parameters["set_to_none"].default
         self.is_known = {id(p) for group in optimizer.param_groups for p in group["params"]}
@@ -197,7 +199,8 @@ class _DeferredUpdates:
         for module in owner.model.module.modules():
             own = [p for p in module.parameters(recurse=False) if p.requires_grad]
             if own:
-                module.register_forward_pre_hook(lambda _module, _inputs, own=own: self.release(own))
+                module.register_forward_pre_hook(lambda _module, _inputs, own=own: self._begin_module(own))
+        owner.model.register_forward_pre_hook(lambda _module, _inputs: self.release([p for p in self.orphans if p in self.waiting]))
         owner.model.register_forward_hook(lambda _module, _inputs, _output: self._end_forward())
         owner.model._register_state_dict_hook(self._before_state_dict)
 
@@ -223,8 +226,8 @@ class _DeferredUpdates:
         for parameter, view in zip(parameters, views):
             if parameter in self.late:
                 name = next(n for n, p in self.owner.model.module.named_parameters() if p is parameter)
-                raise RuntimeError(f"mlnet.schedule: parameter '{name}' was used though its module was not called, so before its update; "
-                                   "call the module that holds it, or schedule without an optimizer")
+                raise RuntimeError(f"mlnet.schedule: parameter '{name}' was used though its module was not called, other than in the passes before, "
+                                   "and so before its update; call synchronize() before such a pass, or schedule without an optimizer")
             self.waiting[parameter] = _Waiting(entry, view, parameter.grad)
         if entry.index == 0:
             # Behind DDP's own, which is queued later in this backward.
@@ -329,10 +332,17 @@ class _DeferredUpdates:
             if waiting.is_zeroed:
                 _zero(parameter, waiting.is_zeroed == "none")
 
+    def _begin_module(self, parameters):
+        self.called.update(parameters)
+        self.release(parameters)
+
     def _end_forward(self):
+        if not torch.is_grad_enabled():
+            return
         # With find_unused_parameters they may really have been left out.
-        is_strict = torch.is_grad_enabled() and not self.owner.model.find_unused_parameters
-        self.late = set(self.waiting) if is_strict else set()
+        self.late = set() if self.owner.model.find_unused_parameters else set(self.waiting)
+        self.orphans.update(p for p in self.owner.model.parameters() if p.requires_grad and p not in self.called)
+        self.called.clear()
         self.finish()
 
     def finish(self):
