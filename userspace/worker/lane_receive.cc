@@ -75,7 +75,7 @@ void Lane::OnAnswer(Flight& flight, uint64_t now_ns) {
     counters.rtt_us.Set(rtt_.srtt_ns() / 1000);
     // Answers to retries say nothing: other ranks need not have sent what lies between.
     overtaken_.OnAnswer(flight.order);
-  } else if (!flight.is_held) {
+  } else if (flight.WasLost()) {
     window_.OnLoss(now_ns, rtt_.srtt_ns());
   }
   window_.OnAnswer(now_ns, rtt_.srtt_ns(), flights_.size());
