@@ -30,14 +30,16 @@ struct LayersOptions {
   int iterations = 5;
   int warmup = 1;
   int rounds = 3;
-  std::string partition = "256K";
-  std::string credit = "512K";
+  std::string partition;
+  std::string credit;
   int ranks_per_host = 1;
   int timeout_s = 300;
   uint64_t seed = 1;
 };
 
+/// 0 where the option is not given.
 Result<uint64_t> OneSize(const std::string& text, const char* option) {
+  if (text.empty()) return 0;
   const auto sizes = ParseSizes(text);
   if (!sizes) return tl::make_unexpected(sizes.error());
   if (sizes->size() != 1) return Err(ErrorCode::kInvalidArgument, fmt::format("{} is one size", option));
@@ -191,9 +193,8 @@ void AddLayersCommand(CLI::App& app, Globals& globals) {
       ->capture_default_str();
   command->add_option("--warmup", options->warmup, "Iterations before, in each round")->check(CLI::Range(0, 1000))->capture_default_str();
   command->add_option("--rounds", options->rounds, "How often the policies take turns")->check(CLI::Range(1, 1000))->capture_default_str();
-  command->add_option("--partition", options->partition, "Size of bytescheduler's chunks")->capture_default_str();
-  command->add_option("--credit", options->credit, "Bytes under way in a level and those above it, of bytescheduler and p3")
-      ->capture_default_str();
+  command->add_option("--partition", options->partition, "Size of bytescheduler's chunks; else half the credit");
+  command->add_option("--credit", options->credit, "Bytes under way in a level and those above it, of bytescheduler and p3; else what is sent in 20 ms");
   command->add_option("--ranks-per-host", options->ranks_per_host, "Ranks on each worker")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mlnet-perf/layers_plan.h"
 
+#include <algorithm>
 #include <fstream>
 
 #include "base/errno_error.h"
@@ -14,6 +15,8 @@ namespace {
 using Json = nlohmann::json;
 using schedule::ClassMap;
 using schedule::Layer;
+
+constexpr uint64_t kCreditsPerS = 50;
 
 // MapLayers takes a layer's index for its priority, so the layers go by the order of theirs.
 ClassMap MapPlaces(const std::vector<Layer>& layers, const std::vector<uint32_t>& places) {
@@ -76,8 +79,13 @@ LayersPlan MakePlan(const Trace& trace, const std::string& policy, const PolicyO
   if (policy != "fifo") {
     const ClassMap classes = MapPlaces(layers, priorities);
     plan.policy.classes = classes;
-    if (policy == "p3") plan.policy = schedule::P3Policy(classes, sizeof(float), options.credit_bytes);
-    if (policy == "bytescheduler") plan.policy = schedule::ByteSchedulerPolicy(classes, options.partition_bytes, options.credit_bytes);
+    const uint64_t credit = options.credit_bytes != 0 ? options.credit_bytes : options.bytes_per_s / kCreditsPerS;
+    const uint64_t partition = options.partition_bytes != 0 ? options.partition_bytes : credit / 2;
+    if (policy == "bytescheduler") plan.policy = schedule::ByteSchedulerPolicy(classes, partition, credit);
+    if (policy == "p3") {
+      plan.policy = schedule::P3Policy(classes);
+      plan.policy.credit_bytes = std::max(credit, 2 * plan.policy.partition_bytes);  // one is sent while the next asks
+    }
   }
   for (size_t i = 0; i < trace.layers.size(); ++i) {
     const TraceLayer& layer = trace.layers[i];

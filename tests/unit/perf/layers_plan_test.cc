@@ -68,11 +68,19 @@ TEST(MakePlan, LayersSendsWholeTensorsInEightClasses) {
 TEST(MakePlan, P3AndByteSchedulerCutAndHaveCredit) {
   const LayersPlan p3 = MakePlan(Chain(), "p3", kOptions), byte = MakePlan(Chain(), "bytescheduler", kOptions);
   EXPECT_EQ(p3.policy.partition_bytes, 200'000u);  // 50,000 floats
-  EXPECT_EQ(p3.policy.credit_bytes, 8192u);
+  EXPECT_EQ(p3.policy.credit_bytes, 400'000u);  // two slices
   EXPECT_EQ(byte.policy.partition_bytes, 4096u);
   EXPECT_EQ(byte.policy.credit_bytes, 8192u);
   EXPECT_EQ(p3.policy.classes, byte.policy.classes);
   EXPECT_EQ(p3.policy.classes.num_levels, 8u);
+}
+
+TEST(MakePlan, CreditIsTwentyMillisecondsOfTheRateUnlessItIsGiven) {
+  const PolicyOptions fast{.bytes_per_s = 100'000'000};
+  const LayersPlan p3 = MakePlan(Chain(), "p3", fast), byte = MakePlan(Chain(), "bytescheduler", fast);
+  EXPECT_EQ(p3.policy.credit_bytes, 2'000'000u);
+  EXPECT_EQ(byte.policy.credit_bytes, 2'000'000u);
+  EXPECT_EQ(byte.policy.partition_bytes, 1'000'000u);
 }
 
 // In a chain each forward waits for all sums before it, so the next one is always the only one that lets it go on.
