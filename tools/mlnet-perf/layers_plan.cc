@@ -78,8 +78,8 @@ LayersPlan MakePlan(const Trace& trace, const std::string& policy, const PolicyO
   if (policy == "tac") priorities = TacPlaces(trace, options.bytes_per_s);
   if (policy != "fifo") {
     const ClassMap classes = MapPlaces(layers, priorities);
-    plan.policy.classes = classes;
     const uint64_t credit = options.credit_bytes != 0 ? options.credit_bytes : options.bytes_per_s / kCreditsPerS;
+    plan.policy = {.classes = classes, .credit_bytes = credit};
     const uint64_t partition = options.partition_bytes != 0 ? options.partition_bytes : credit / 2;
     if (policy == "bytescheduler") plan.policy = schedule::ByteSchedulerPolicy(classes, partition, credit);
     if (policy == "p3") {

@@ -60,6 +60,7 @@ TEST(MakePlan, LayersSendsWholeTensorsInEightClasses) {
   const LayersPlan plan = MakePlan(Chain(), "layers", kOptions);
   EXPECT_EQ(Priorities(plan), Counting(12));
   EXPECT_EQ(plan.policy.partition_bytes, 0u);
+  EXPECT_EQ(plan.policy.credit_bytes, 8192u);
   EXPECT_EQ(plan.policy.classes.num_levels, 8u);
   EXPECT_EQ(plan.policy.classes.LevelOf(0), 0u);
   EXPECT_EQ(plan.policy.classes.LevelOf(11), 7u);
