@@ -232,6 +232,37 @@ def urgent_buckets_have_higher_classes():
 
 
 @checks.check
+def sizes_are_tuned_at_the_same_steps_and_remembered():
+    import os
+    import tempfile
+    from mlnet import tuning
+    tuning.MEASURE_STEPS, tuning.TRIALS, tuning.SETTLE_STEPS = 1, 4, 1
+    tuning.Tuning.__init__.__defaults__ = (1, 4)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "sizes.json")
+        found = []
+
+        def loop(model, optimizer, schedule):
+            for batch in batches(12):
+                optimizer.zero_grad()
+                loss_of(model, batch).backward()
+                optimizer.step()
+            if schedule is not None:
+                found.append(schedule.trials)
+
+        expected = train(None, loop=loop)
+        for expected_trials in (4, 4):
+            ours = train("overlap", loop=loop, options={"tune": path})
+            assert torch.equal(ours.view(torch.int32), expected.view(torch.int32)), "bits differ"
+            assert len(found[-1]) == expected_trials and len({t[:2] for t in found[-1]}) == 4, found
+        assert found[0] == found[1] or RANK != 0 or os.path.exists(path), found
+    everyone = [None] * SIZE
+    dist.all_gather_object(everyone, found)
+    assert all(other == everyone[0] for other in everyone), everyone
+    assert found[0] == found[1], "what was remembered was not used"
+
+
+@checks.check
 def narrow_lanes_are_within_their_bound():
     exact, narrow = train(None), train("overlap", options={"wire": "int16"})
     assert not torch.equal(exact, narrow)

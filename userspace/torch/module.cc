@@ -6,8 +6,11 @@
 #include <pybind11/chrono.h>
 #include <pybind11/stl.h>
 
+#include <nlohmann/json.hpp>
+
 #include "gil.h"
 #include "process_group.h"
+#include "schedule/tuner.h"
 #include "scheduler.h"
 
 namespace mlnet::torch_backend {
@@ -96,6 +99,43 @@ py::list TakeTrace(Scheduler& scheduler) {
   return out;
 }
 
+using SizePair = std::pair<uint64_t, uint64_t>;  // partition, credit
+
+schedule::TunePoint PointOf(const SizePair& sizes) { return {sizes.first, sizes.second}; }
+
+/// `state`: what state() gave in an earlier run of the same workload; anything else is as good as nothing.
+schedule::Tuner MakeTuner(uint32_t settle_steps, uint32_t measure_steps, uint32_t num_trials, const SizePair& least, const SizePair& most,
+                          const SizePair& start, const c10::optional<std::string>& state, const std::string& workload) {
+  const schedule::TuneBounds bounds{PointOf(least), PointOf(most), PointOf(start), num_trials};
+  schedule::Search search(bounds);
+  if (state) {
+    const auto json = nlohmann::json::parse(*state, nullptr, /*allow_exceptions=*/false);
+    if (auto remembered = schedule::Search::FromJson(bounds, json, workload)) search = std::move(*remembered);
+  }
+  return {{.settle_steps = settle_steps, .measure_steps = measure_steps}, std::move(search)};
+}
+
+void DefineTuner(py::module& module) {
+  py::class_<schedule::Tuner>(module, "Tuner")
+      .def(py::init(&MakeTuner), py::arg("settle_steps"), py::arg("measure_steps"), py::arg("num_trials"), py::arg("least"), py::arg("most"),
+           py::arg("start"), py::arg("state"), py::arg("workload"))
+      .def_property_readonly("sizes", [](const schedule::Tuner& t) { return SizePair(t.point().partition_bytes, t.point().credit_bytes); })
+      .def("end_step", &schedule::Tuner::EndStep)
+      .def_property_readonly("cost_ns", &schedule::Tuner::cost_ns)
+      .def("agree",
+           [](schedule::Tuner& tuner, uint64_t cost_ns) {
+             if (auto ok = tuner.Agree(cost_ns); !ok) throw std::runtime_error("mlnet: " + ok.error().ToString());
+           })
+      .def_property_readonly("is_settled", &schedule::Tuner::is_settled)
+      .def_property_readonly("trials",
+                             [](const schedule::Tuner& tuner) {
+                               std::vector<std::tuple<uint64_t, uint64_t, uint64_t>> out;
+                               for (const auto& t : tuner.search().trials()) out.emplace_back(t.point.partition_bytes, t.point.credit_bytes, t.cost_ns);
+                               return out;
+                             })
+      .def("state", [](const schedule::Tuner& tuner, const std::string& workload) { return tuner.search().ToJson(workload).dump(); });
+}
+
 void DefineScheduler(py::module& module) {
   using Gilless = py::call_guard<py::gil_scoped_release>;
   py::class_<Scheduler>(module, "Scheduler")
@@ -140,5 +180,6 @@ PYBIND11_MODULE(_C, module) {
   module.def("monitored_barrier", &backend::MonitoredBarrier, pybind11::arg("group"), pybind11::arg("timeout"),
              pybind11::arg("wait_all_ranks"), pybind11::call_guard<pybind11::gil_scoped_release>());
   backend::DefineScheduler(module);
+  backend::DefineTuner(module);
   module.attr("__version__") = MLNET_VERSION;
 }

@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 
 from . import _C
+from .tuning import Tuning
 
 __all__ = ["Schedule", "schedule"]
 
@@ -26,7 +27,7 @@ _schedules = weakref.WeakSet()
 _joined = 0  # how many schedules this process has made: all ranks make the same ones
 
 
-def schedule(model, optimizer=None, partition=MIB, credit=4 * MIB, classes=8, wire=None, trace=False):
+def schedule(model, optimizer=None, partition=MIB, credit=4 * MIB, classes=8, wire=None, trace=False, tune=None):
     """Schedules the gradients of a DistributedDataParallel model; returns a Schedule. To be called by all ranks.
 
     optimizer  with it, `optimizer.step()` returns at once, and the next forward pass updates each module's parameters when
@@ -37,9 +38,11 @@ def schedule(model, optimizer=None, partition=MIB, credit=4 * MIB, classes=8, wi
     credit     bytes that may be under way; a class starts a chunk without it while none of its own or above is. 0: no limit
     classes    traffic classes, 1 (none overtakes) to 8
     wire       None: as all_reduce, every element keeps its accuracy; "int32", "int16", "int8": as mlnet.all_reduce
+    tune       True: finds partition and credit while the training goes on, 15 trials of 23 steps, all ranks at the same steps.
+               A path: also remembers them there (rank 0's file counts), for the next run of the same buckets and ranks
     trace      keep what happened to each bucket, for `chrome_trace()`
     """
-    return Schedule(model, optimizer, partition, credit, classes, wire, trace)
+    return Schedule(model, optimizer, partition, credit, classes, wire, trace, tune)
 
 
 class _Bucket:
@@ -52,14 +55,17 @@ class _Bucket:
 
 
 class Schedule:
-    def __init__(self, model, optimizer, partition, credit, classes, wire, trace):
+    def __init__(self, model, optimizer, partition, credit, classes, wire, trace, tune):
         if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
             raise TypeError(f"mlnet.schedule takes a DistributedDataParallel model, not {type(model).__name__}")
         if wire not in (None, "int32", "int16", "int8"):
             raise ValueError(f"wire is None, 'int32', 'int16' or 'int8', not {wire!r}")
         self.model = model
         self._size = dist.get_world_size(model.process_group)
-        self._scheduler = _join(model.process_group, partition, credit, classes, wire)
+        self._store = _store_of(model.process_group)
+        self._scheduler = _C.Scheduler(self._store, dist.get_rank(model.process_group), self._size, dist.distributed_c10d.default_pg_timeout,
+                                       partition, credit, classes, wire)
+        self._tuning = Tuning(self._store, model.process_group, (partition, credit), tune) if tune else None
         self._step, self._layout, self._known = 0, [], None
         self._gradients_at = {}  # parameter -> where its gradient lay before backward; only where that matters
         if model.gradient_as_bucket_view and self._size & (self._size - 1):
@@ -79,6 +85,11 @@ class Schedule:
     def stats(self):
         """Counters of the schedule's own job, as mlnet.stats()."""
         return {"job": self._scheduler.job, **self._scheduler.stats()}
+
+    @property
+    def trials(self):
+        """What tuning has tried: [(partition, credit, ns a step)]."""
+        return self._tuning.trials if self._tuning is not None else []
 
     def set_sizes(self, partition, credit):
         """Other sizes from the next bucket on. The same at the same step on all ranks."""
@@ -138,6 +149,10 @@ class Schedule:
 
     def _learn(self):
         layout, self._layout = self._layout, []
+        if self._tuning is not None:
+            sizes = self._tuning.next_step(layout if layout == self._known else None)
+            if sizes is not None:
+                self._scheduler.set_sizes(*sizes)
         if layout and layout != self._known:
             self._known = layout
             self._scheduler.set_demands([(len(layout) - 1 - i, size) for i, size in enumerate(layout)])
@@ -148,13 +163,11 @@ class Schedule:
             entry.used_ns = time.monotonic_ns()
 
 
-def _join(group, partition, credit, classes, wire):
+def _store_of(group):
     global _joined
     _, store = dist.distributed_c10d._pg_map[group] if group in dist.distributed_c10d._pg_map else (None, dist.distributed_c10d._get_default_store())
     _joined += 1
-    store = dist.PrefixStore(f"mlnet/schedule/{_joined}", store)
-    return _C.Scheduler(store, dist.get_rank(group), dist.get_world_size(group), dist.distributed_c10d.default_pg_timeout,
-                        partition, credit, classes, wire)
+    return dist.PrefixStore(f"mlnet/schedule/{_joined}", store)
 
 
 def _hook(state, bucket):
@@ -189,6 +202,7 @@ class _DeferredUpdates:
             raise TypeError("mlnet.schedule cannot defer LBFGS: its step evaluates the model")
         self.owner, self.optimizer = owner, optimizer
         self.waiting = {}  # parameter -> _Waiting
+        self.entries = []  # buckets since the last finish()
         self.called = set()   # parameters whose module was called in this forward pass
         self.orphans = set()  # those whose module was not called in some pass: used by another one, or not at all
         self.late = set()     # those that turned out to be so while their sum was under way
@@ -223,6 +237,7 @@ class _DeferredUpdates:
         self.finish()  # what has been collected shares the parameters' memory
 
     def take(self, entry, parameters, views):
+        self.entries.append(entry)
         for parameter, view in zip(parameters, views):
             if parameter in self.late:
                 name = next(n for n, p in self.owner.model.module.named_parameters() if p is parameter)
@@ -348,6 +363,10 @@ class _DeferredUpdates:
     def finish(self):
         if self.waiting:
             self.release(list(self.waiting))
+        # Also what nobody waits for any more: the next backward writes to the same buckets.
+        for entry in self.entries:
+            self.owner._wait(entry, 0, entry.buffer.numel())
+        self.entries.clear()
 
 
 def _zero(parameter, set_to_none):
