@@ -232,6 +232,41 @@ def urgent_buckets_have_higher_classes():
 
 
 @checks.check
+def a_step_becomes_a_picture():
+    import pathlib
+    import subprocess
+    import sys
+    import tempfile
+    from mlnet import trace
+
+    def loop(model, optimizer, schedule):
+        plain_loop(model, optimizer, schedule)
+        schedule.synchronize()
+        events.extend(schedule.chrome_trace())
+
+    with tempfile.TemporaryDirectory() as folder:
+        files = []
+        for schedule in ("order", "overlap"):
+            events = []
+            train(schedule, loop=loop, options={"trace": True})
+            files.append(str(pathlib.Path(folder, f"{schedule}.json")))
+            trace.save(events, files[-1])
+        spans = trace.step_of(events, 2)
+        assert all(begin >= 0 and length >= 0 for _, _, begin, length, _ in spans)
+        for bucket in {span[0] for span in spans}:
+            ends = [begin + length for b, _, begin, length, _ in spans if b == bucket]
+            starts = [begin for b, _, begin, _, _ in spans if b == bucket]
+            assert all(abs(start - end) < 1e-3 for start, end in zip(starts[1:], ends)), spans  # one follows the other
+        if RANK == 0:
+            picture = pathlib.Path(folder, "both.png")
+            draw = [sys.executable, "-m", "mlnet.trace", *files, "--png", str(picture)]
+            subprocess.run(draw, check=True)
+            assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+            missing = subprocess.run([*draw, "--step", "999"], stderr=subprocess.PIPE, text=True, check=False)
+            assert missing.returncode == 2 and "no step 999" in missing.stderr, missing.stderr
+
+
+@checks.check
 def sizes_are_tuned_at_the_same_steps_and_remembered():
     import os
     import tempfile

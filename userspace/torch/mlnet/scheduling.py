@@ -50,7 +50,6 @@ class _Bucket:
 
     def __init__(self, task, buffer, index, step):
         self.task, self.buffer, self.index, self.step = task, buffer, index, step
-        self.ready_ns = time.monotonic_ns()
         self.used_ns = None
 
 
