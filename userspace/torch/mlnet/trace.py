@@ -58,11 +58,11 @@ def save(events, path):
 
 
 def step_of(events, step=None):
-    """The spans of one step's buckets, (bucket, name, begin in ms, length in ms, class), from its beginning on; the last whole step by default."""
+    """The spans of one step's buckets, (bucket, name, begin in ms, length in ms, class), from its beginning on; the last step by default."""
     buckets = [event for event in events if event.get("cat") == "bucket"]
     if not buckets:
         raise ValueError("there is no bucket in this trace (mlnet.schedule(..., trace=True))")
-    step = max(event["args"]["step"] for event in buckets if event["name"] == "received") if step is None else step
+    step = max(event["args"]["step"] for event in buckets) if step is None else step
     spans = [event for event in buckets if event["args"]["step"] == step]
     if not spans:
         raise ValueError(f"there is no step {step} in this trace")
@@ -97,7 +97,7 @@ def draw(steps, path):
 def main():
     parser = argparse.ArgumentParser(prog="python3 -m mlnet.trace", description="Draws one step of each trace into a PNG.")
     parser.add_argument("traces", nargs="+", type=pathlib.Path, help="files of mlnet.trace.save()")
-    parser.add_argument("--step", type=int, help="default: the last whole one of each")
+    parser.add_argument("--step", type=int, help="default: the last one of each")
     parser.add_argument("--png", type=pathlib.Path, required=True)
     args = parser.parse_args()
     try:
