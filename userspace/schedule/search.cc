@@ -26,8 +26,9 @@ std::vector<uint64_t> Steps(uint64_t least, uint64_t most) {
   return steps;
 }
 
-// log2, linear between powers of two.
+// log2, linear between powers of two; 0 of 0, which only a bound may be.
 double Octaves(uint64_t bytes) {
+  if (bytes == 0) return 0;
   const int whole = std::bit_width(bytes) - 1;
   return whole + static_cast<double>(bytes - (uint64_t{1} << whole)) / static_cast<double>(uint64_t{1} << whole);
 }
