@@ -194,7 +194,7 @@ void AddLayersCommand(CLI::App& app, Globals& globals) {
   command->add_option("--warmup", options->warmup, "Iterations before, in each round")->check(CLI::Range(0, 1000))->capture_default_str();
   command->add_option("--rounds", options->rounds, "How often the policies take turns")->check(CLI::Range(1, 1000))->capture_default_str();
   command->add_option("--partition", options->partition, "Size of bytescheduler's chunks; else half the credit");
-  command->add_option("--credit", options->credit, "Bytes under way in a level and those above it, of all but fifo; else what is sent in 20 ms");
+  command->add_option("--credit", options->credit, "Bytes under way in a level and those above it, of all but fifo; else what is sent in 20 ms, or 200 KB");
   command->add_option("--ranks-per-host", options->ranks_per_host, "Ranks on each worker")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();

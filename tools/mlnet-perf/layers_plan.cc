@@ -17,6 +17,7 @@ using schedule::ClassMap;
 using schedule::Layer;
 
 constexpr uint64_t kCreditsPerS = 50;
+constexpr uint64_t kCreditBytesMin = 200'000;  // two chunks of some 70 packets: below, asking for exponents leaves the link idle
 
 // MapLayers takes a layer's index for its priority, so the layers go by the order of theirs.
 ClassMap MapPlaces(const std::vector<Layer>& layers, const std::vector<uint32_t>& places) {
@@ -78,7 +79,7 @@ LayersPlan MakePlan(const Trace& trace, const std::string& policy, const PolicyO
   if (policy == "tac") priorities = TacPlaces(trace, options.bytes_per_s);
   if (policy != "fifo") {
     const ClassMap classes = MapPlaces(layers, priorities);
-    const uint64_t credit = options.credit_bytes != 0 ? options.credit_bytes : options.bytes_per_s / kCreditsPerS;
+    const uint64_t credit = options.credit_bytes != 0 ? options.credit_bytes : std::max(options.bytes_per_s / kCreditsPerS, kCreditBytesMin);
     plan.policy = {.classes = classes, .credit_bytes = credit};
     const uint64_t partition = options.partition_bytes != 0 ? options.partition_bytes : credit / 2;
     if (policy == "bytescheduler") plan.policy = schedule::ByteSchedulerPolicy(classes, partition, credit);

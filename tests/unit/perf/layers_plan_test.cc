@@ -76,12 +76,15 @@ TEST(MakePlan, P3AndByteSchedulerCutAndHaveCredit) {
   EXPECT_EQ(p3.policy.classes.num_levels, 8u);
 }
 
-TEST(MakePlan, CreditIsTwentyMillisecondsOfTheRateUnlessItIsGiven) {
+TEST(MakePlan, CreditIsTwentyMillisecondsOfTheRateOrEnoughForTwoChunksUnlessItIsGiven) {
   const PolicyOptions fast{.bytes_per_s = 100'000'000};
   const LayersPlan p3 = MakePlan(Chain(), "p3", fast), byte = MakePlan(Chain(), "bytescheduler", fast);
   EXPECT_EQ(p3.policy.credit_bytes, 2'000'000u);
   EXPECT_EQ(byte.policy.credit_bytes, 2'000'000u);
   EXPECT_EQ(byte.policy.partition_bytes, 1'000'000u);
+  const LayersPlan slow = MakePlan(Chain(), "bytescheduler", {.bytes_per_s = 1'000'000});
+  EXPECT_EQ(slow.policy.credit_bytes, 200'000u);
+  EXPECT_EQ(slow.policy.partition_bytes, 100'000u);
 }
 
 // In a chain each forward waits for all sums before it, so the next one is always the only one that lets it go on.
