@@ -77,6 +77,7 @@ void Lane::OnAnswer(Flight& flight, uint64_t now_ns) {
     overtaken_.OnAnswer(flight.order);
   } else if (flight.WasLost()) {
     window_.OnLoss(now_ns, rtt_.srtt_ns());
+    rtt_.OnLoss();
   }
   window_.OnAnswer(now_ns, rtt_.srtt_ns(), flights_.size());
   gate_.OnAnswer();

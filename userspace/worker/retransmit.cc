@@ -5,6 +5,7 @@ namespace mlnet::worker {
 
 void RttEstimator::Sample(uint64_t rtt_ns) {
   shift_ = 0;
+  samples_since_loss_ = std::min(samples_since_loss_ + 1, kLosslessSamples);
   if (++run_samples_ > kRunSamples) {
     run_samples_ = 1;
     shortest_ns_ = {UINT64_MAX, shortest_ns_[0]};

@@ -24,6 +24,8 @@ class RttEstimator {
   }
   /// A round trip of a packet that was sent once. Ends a back-off.
   void Sample(uint64_t rtt_ns);
+  /// A packet was lost: from here on round trips may hold the repairs of others, and are no measure of queues.
+  void OnLoss() { samples_since_loss_ = 0; }
   /// A timeout: the next one waits twice as long.
   void BackOff() { shift_ = std::min(shift_ + 1, kShiftMax); }
 
@@ -45,16 +47,17 @@ class RttEstimator {
   static constexpr unsigned kShiftMax = 16;
   static constexpr uint32_t kRunSamples = 32;
   static constexpr uint64_t kFullQueuesFactor = 5;  // of the upper bound
+  static constexpr uint32_t kLosslessSamples = 64;
   static constexpr uint64_t kFirstRtoFactor = 10;  // of the lower bound, before the first sample
 
   uint64_t base_rto_ns() const {
     const uint64_t rto = has_sample_ ? srtt_ns_ + 4 * var_ns_ : kFirstRtoFactor * min_ns_;
     return std::clamp(rto, min_ns_, upper_ns());
   }
-  /// The job's bound, but not below two round trips: with full queues every packet would be sent twice. Within reason, as
-  /// a round trip may also have been the wait for a slow rank.
+  /// The job's bound; but where nothing is lost, not below two round trips: with full queues every packet would be sent
+  /// twice. Within reason, as a round trip may also have been the wait for a slow rank.
   uint64_t upper_ns() const {
-    return has_sample_ ? std::max(max_ns_, std::min(2 * srtt_ns_, kFullQueuesFactor * max_ns_)) : max_ns_;
+    return samples_since_loss_ < kLosslessSamples ? max_ns_ : std::max(max_ns_, std::min(2 * srtt_ns_, kFullQueuesFactor * max_ns_));
   }
 
   uint64_t min_ns_ = 1;
@@ -64,6 +67,7 @@ class RttEstimator {
   std::array<uint64_t, 2> shortest_ns_{UINT64_MAX,
                                        UINT64_MAX};  // of the current run of samples, the last one
   uint32_t run_samples_ = 0;
+  uint32_t samples_since_loss_ = 0;
   unsigned shift_ = 0;
   bool has_sample_ = false;
 };

@@ -40,6 +40,15 @@ TEST(RttEstimator, round_trips_longer_than_the_bound_raise_it) {
   EXPECT_LE(rtt.rto_ns(), 200'000u);
 }
 
+TEST(RttEstimator, with_losses_the_bound_holds) {
+  RttEstimator rtt(1'000, 200'000);
+  for (int i = 0; i < 1000; ++i) {
+    rtt.Sample(900'000);
+    if (i % 50 == 0) rtt.OnLoss();
+  }
+  EXPECT_EQ(rtt.rto_ns(), 200'000u);
+}
+
 TEST(RttEstimator, backs_off_until_a_sample_comes) {
   RttEstimator rtt(100, 100'000);
   rtt.Sample(100);
