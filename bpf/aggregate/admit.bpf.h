@@ -9,13 +9,6 @@
 #include "maps.bpf.h"
 #include "../lib/parse.bpf.h"
 
-static __always_inline struct mlnet_node *node_find(__u32 job, __u32 tree)
-{
-	void *inner = bpf_map_lookup_elem(&ml_jobs, &job);
-
-	return inner ? bpf_map_lookup_elem(inner, &tree) : NULL;
-}
-
 /* Job and epoch; common to both directions. */
 static __always_inline enum mlnet_verdict node_admit(struct pkt *p, const struct mlnet_node *node)
 {

@@ -109,7 +109,7 @@ static __always_inline enum mlnet_verdict reply_send(struct xdp_md *ctx, const s
 
 	header_store(p, h0, h1, h2);
 	trailer_store(pkt_payload(p), &t, check_mix(h0, h1, h2, &t));
-	frame_address(p, mac_get(eth->h_dest), mac_get(eth->h_source), pkt_destination(p), pkt_source(p), node->port_be,
+	frame_address(p, node, mac_get(eth->h_dest), mac_get(eth->h_source), pkt_destination(p), pkt_source(p),
 		      sizeof(struct udphdr) + sizeof(struct mlnet_hdr) + TRAILER_BYTES);
 	if (shrink < 0)
 		bpf_xdp_adjust_tail(ctx, shrink);
@@ -121,7 +121,7 @@ static __always_inline enum mlnet_verdict result_send_one(const struct pkt *p, c
 {
 	struct ethhdr *eth = p->data;
 
-	frame_address(p, mac_get(eth->h_dest), mac_get(eth->h_source), pkt_destination(p), pkt_source(p), node->port_be,
+	frame_address(p, node, mac_get(eth->h_dest), mac_get(eth->h_source), pkt_destination(p), pkt_source(p),
 		      pkt_udp_bytes(p));
 	return MLNET_V_RESEND_RESULT;
 }
@@ -163,8 +163,8 @@ static __always_inline int result_fan(struct xdp_md *ctx, const struct pkt *p, c
 	struct mlnet_fan_meta *meta;
 	void *data;
 
-	frame_address(p, nic_mac(p, node), mac_get(((struct ethhdr *)p->data)->h_source),
-		      addr_load(p->l3, &node->addr), pkt_source(p), node->port_be, pkt_udp_bytes(p));
+	frame_address(p, node, nic_mac(p, node), mac_get(((struct ethhdr *)p->data)->h_source),
+		      addr_load(p->l3, &node->addr), pkt_source(p), pkt_udp_bytes(p));
 	if (!fan || !state || bpf_xdp_adjust_meta(ctx, -(int)sizeof(*meta)))
 		return 0;
 	data = (void *)(long)ctx->data;
@@ -188,14 +188,14 @@ static __always_inline int result_address(const struct pkt *p, const struct mlne
 	struct mlnet_link *link;
 
 	if (node->flags & MLNET_NODE_MULTICAST) {
-		frame_address(p, nic_mac(p, node), mac_get(node->group_mac), own, addr_load(p->l3, &node->group),
-			      node->port_be, pkt_udp_bytes(p));
+		frame_address(p, node, nic_mac(p, node), mac_get(node->group_mac), own, addr_load(p->l3, &node->group),
+			      pkt_udp_bytes(p));
 		return 1;
 	}
 	link = bpf_map_lookup_elem(&ml_links, &key);
 	if (!link)
 		return 0;
-	frame_address(p, nic_mac(p, node), link->mac, own, addr_load(p->l3, &node->child_addr[child]), node->port_be,
+	frame_address(p, node, nic_mac(p, node), link->mac, own, addr_load(p->l3, &node->child_addr[child]),
 		      pkt_udp_bytes(p));
 	return 1;
 }
@@ -231,8 +231,8 @@ static __always_inline enum mlnet_verdict partial_send(const struct pkt *p, cons
 {
 	int is_local = pkt_is_local(p, node);
 
-	frame_address(p, nic_mac(p, node), mac_get(node->up_mac), addr_load(p->l3, &node->addr),
-		      addr_load(p->l3, &node->up), node->port_be, pkt_udp_bytes(p));
+	frame_address(p, node, nic_mac(p, node), mac_get(node->up_mac), addr_load(p->l3, &node->addr),
+		      addr_load(p->l3, &node->up), pkt_udp_bytes(p));
 	return nic_send(is_local, node, is_again ? MLNET_V_PARTIAL_AGAIN_TX : MLNET_V_PARTIAL_TX,
 			is_again ? MLNET_V_PARTIAL_AGAIN_REDIRECT : MLNET_V_PARTIAL_REDIRECT);
 }

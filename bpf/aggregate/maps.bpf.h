@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The maps of <mlnet/job.h>; who writes and who reads each is said there. */
+/*
+ * The maps of <mlnet/job.h>, ml_jobs apart; who writes and who reads each is said there. Inner maps give sizes: see
+ * lib/jobs.bpf.h.
+ */
 #ifndef MLNET_AGGREGATE_MAPS_BPF_H
 #define MLNET_AGGREGATE_MAPS_BPF_H
 
@@ -7,24 +10,7 @@
 #include <mlnet/event.h>
 #include <mlnet/job.h>
 
-/*
- * Inner maps give sizes instead of types: clang leaves a type that only they name incomplete in BTF.
- */
-
-/* By tree; replaced whole, so that a packet sees either the old job or the new one. */
-struct ml_job_inner {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MLNET_TREES_MAX);
-	__uint(key_size, sizeof(__u32));
-	__uint(value_size, sizeof(struct mlnet_node));
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, MLNET_JOBS_MAX);
-	__type(key, __u32);
-	__array(values, struct ml_job_inner);
-} ml_jobs SEC(".maps");
+#include "../lib/jobs.bpf.h"
 
 /* Metadata only: inner maps may not hold a spin lock before kernel 6.2, so the locks live here. */
 struct {

@@ -143,13 +143,23 @@ static __always_inline void ipv4_checksum_set(struct iphdr *ip)
 	ip->check = ~sum;
 }
 
-/* The headers of a datagram that is sent on: addresses, hops, length, and the checksum of IPv4. */
-static __always_inline void ip_write(enum l3 l3, void *data, struct addr source, struct addr destination, __u16 udp_bytes)
+#define ECN_BITS 0x3
+
+/* The two bytes in which IPv6 has its traffic class: version 4, class 8, flow label 4. */
+static __always_inline __u16 ipv6_half_with_tos(__u16 half, __u8 tos)
+{
+	return (half & bpf_htons(0xf00f | ECN_BITS << 4)) | bpf_htons((__u16)tos << 4);
+}
+
+/* The headers of a datagram that is sent on: DSCP, addresses, hops, length, and the checksum of IPv4. ECN stays. */
+static __always_inline void ip_write(enum l3 l3, void *data, __u8 tos, struct addr source, struct addr destination,
+				     __u16 udp_bytes)
 {
 	struct iphdr *ip = data + sizeof(struct ethhdr);
 	struct ipv6hdr *ip6 = data + sizeof(struct ethhdr);
 
 	if (l3 == L3_IPV6) {
+		st16(ip6, ipv6_half_with_tos(ld16(ip6), tos));
 		st64(&ip6->saddr, source.high);
 		st64((void *)&ip6->saddr + 8, source.low);
 		st64(&ip6->daddr, destination.high);
@@ -158,6 +168,7 @@ static __always_inline void ip_write(enum l3 l3, void *data, struct addr source,
 		ip6->payload_len = bpf_htons(udp_bytes);
 		return;
 	}
+	ip->tos = (ip->tos & ECN_BITS) | tos;
 	ip->saddr = source.low;
 	ip->daddr = destination.low;
 	ip->ttl = 64;

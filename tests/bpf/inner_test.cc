@@ -93,6 +93,26 @@ TEST_F(InnerTest, the_partial_sum_is_one_contribution_to_the_node_above) {
   EXPECT_EQ(up.frame.src_mac, kAggregatorMac);
 }
 
+TEST_F(InnerTest, what_goes_up_and_what_comes_down_have_the_dscp_of_the_class) {
+  JobSpec spec = Rack(kForever);
+  spec.marks[0] = {34 << 2, 3};
+  host_->SetJob(spec);
+  Fill(1);
+  Frame last = FromChild(1, 1);
+  last.tos = 56 << 2;
+  const Parsed up = ParseFrame(host_->Run(last).frame);
+  EXPECT_EQ(up.frame.tos, 34 << 2);
+  EXPECT_TRUE(up.ip_checksum_ok);
+  Frame result = FromAbove(MLNET_T_RESULT, 1);
+  result.tos = 8 << 2;
+  result.Words(SumOfThree(1));
+  const RunResult run = host_->Run(result);
+  Expect(run, MLNET_V_RESULT_DOWN_FAN, XDP_REDIRECT);
+  const Parsed down = ParseFrame(host_->RunEgress(run.meta, run.frame).frame);
+  EXPECT_EQ(down.frame.tos, 34 << 2);
+  EXPECT_TRUE(down.ip_checksum_ok);
+}
+
 TEST_F(InnerTest, what_a_rank_of_the_host_completes_is_redirected_to_the_nic) {
   for (uint8_t c : {0, 1}) host_->Run(FromChild(c, 0));
   const RunResult run = host_->Run(FromChild(2, 0));

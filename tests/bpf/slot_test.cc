@@ -67,21 +67,27 @@ TEST_F(SlotTest, pool_without_words_asks_for_them_and_works_from_then_on) {
   EXPECT_TRUE(host_->TakeEvents().empty());
 }
 
-// The network's priorities hold on the way back too.
-TEST_F(SlotTest, result_and_answers_keep_the_dscp_of_the_packet_that_they_are_made_of) {
-  const auto with_tos = [](uint8_t child, uint8_t dscp) {
+// The network's priorities hold on the way back too, whatever the packet came with. ECN is the network's.
+TEST_F(SlotTest, what_leaves_has_the_dscp_of_its_class) {
+  JobSpec spec = Job(MLNET_NODE_AGGREGATE | MLNET_NODE_MULTICAST);
+  spec.marks[1] = {46 << 2, 1};
+  host_->SetJob(spec);
+  const auto with_tos = [](uint8_t child, uint8_t tos) {
     Frame f = Contribution(child, 0);
-    f.tos = static_cast<uint8_t>(dscp << 2);
+    f.class_stream = 1;
+    f.tos = tos;
     return f;
   };
-  host_->Run(with_tos(0, 1));
-  EXPECT_EQ(ParseFrame(host_->Run(with_tos(0, 8)).frame).frame.tos, 8 << 2);  // HELD
+  host_->Run(with_tos(0, 8 << 2));
+  EXPECT_EQ(ParseFrame(host_->Run(with_tos(0, 56 << 2)).frame).frame.tos, 46 << 2);  // HELD
   host_->Run(with_tos(1, 0));
-  const Parsed result = ParseFrame(host_->Run(with_tos(2, 46)).frame);
+  const Parsed result = ParseFrame(host_->Run(with_tos(2, (10 << 2) | 0x3)).frame);
   EXPECT_EQ(result.frame.type, MLNET_T_RESULT);
-  EXPECT_EQ(result.frame.tos, 46 << 2);
+  EXPECT_EQ(result.frame.tos, (46 << 2) | 0x3);
   EXPECT_TRUE(result.ip_checksum_ok);
-  const Parsed again = ParseFrame(host_->Run(with_tos(1, 1)).frame);  // from the copy
+  spec.marks[1] = {1 << 2, 8};
+  host_->SetJob(spec);
+  const Parsed again = ParseFrame(host_->Run(with_tos(1, 63 << 2)).frame);  // from the copy
   EXPECT_EQ(again.frame.type, MLNET_T_RESULT);
   EXPECT_EQ(again.frame.tos, 1 << 2);
   EXPECT_TRUE(again.ip_checksum_ok);

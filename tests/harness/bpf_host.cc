@@ -63,6 +63,12 @@ uint8_t Log2Slots(const JobSpec& spec, size_t pool) {
 
 }  // namespace
 
+std::array<mlnet_mark, MLNET_CLASSES_MAX> ClassSelectors() {
+  std::array<mlnet_mark, MLNET_CLASSES_MAX> marks{};
+  for (uint8_t c = 0; c < marks.size(); ++c) marks[c] = {static_cast<uint8_t>(8 * c << 2), c};
+  return marks;
+}
+
 struct BpfHost::TreeMaps {
   mlnet_node node{};
   std::map<uint8_t, Fd> words;
@@ -170,6 +176,8 @@ void BpfHost::FillNode(const JobSpec& spec, const JobMaps& maps, mlnet_node& nod
   node.up_child = spec.up_child;
   std::memcpy(node.up_mac, spec.up_mac.data(), spec.up_mac.size());
   node.forward_ns = spec.forward_ns;
+  std::copy(spec.marks.begin(), spec.marks.end(), node.marks);
+  node.uid = MLNET_UID_ANY;
   node.group = ToNode(spec.group);
   node.inbox_id = node.fan_id = node.stats_id = maps.stats_id;
   node.server_inbox_id = kFirstServerInbox + maps.stats_id;

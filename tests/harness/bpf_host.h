@@ -5,6 +5,7 @@
 
 #include <bpf/bpf.h>
 
+#include <array>
 #include <map>
 #include <memory>
 #include <optional>
@@ -18,6 +19,9 @@
 struct xdp_aggregate;
 
 namespace mlnet::test {
+
+/// CS0 to CS7, the default of mlnetd.toml.
+std::array<mlnet_mark, MLNET_CLASSES_MAX> ClassSelectors();
 
 /// One tree of a job as one host sees it. Children may share an address (several ranks on a host).
 struct JobSpec {
@@ -39,6 +43,7 @@ struct JobSpec {
   uint8_t up_child = 0;
   Mac up_mac{};
   uint32_t forward_ns = 0;
+  std::array<mlnet_mark, MLNET_CLASSES_MAX> marks = ClassSelectors();
 };
 
 struct RunResult {

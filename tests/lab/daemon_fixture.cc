@@ -159,9 +159,9 @@ Fd DaemonLab::AttachPass(const std::string& host) const {
 
 void DaemonLab::Start(const std::string& host, const std::string& more_config) {
   std::ofstream(ConfigFile(host)) << fmt::format(
-      "[daemon]\nhost = \"{0}\"\ninstance = \"{1}{0}\"\nsocket = \"{2}\"\n[store]\n{3}\n"
+      "[daemon]\nhost = \"{0}\"\ninstance = \"{1}{0}\"\nsocket = \"{2}\"\nstate_dir = \"{7}\"\n[store]\n{3}\n"
       "[[iface]]\n{4}\naggregator = {5}\n{6}\n",
-      host, prefix_, Socket(host), store_, iface_, host.starts_with('a'), more_config);
+      host, prefix_, Socket(host), store_, iface_, host.starts_with('a'), more_config, folder_ / (host + ".state"));
   const pid_t pid = ::fork();
   ASSERT_GE(pid, 0);
   if (pid == 0) {

@@ -76,7 +76,7 @@ TEST_F(DaemonJobs, the_shortest_goes_first_and_the_next_one_follows_when_it_has_
   Job small = Open("small", {{"order", "shortest"}, {"work_bytes", 100 * kMiB}});
   ASSERT_TRUE(WaitGrants({&large, &small}, [&] { return Is(large, "waits", true); }));
   EXPECT_EQ(large.grant["window"], 8);  // next in line
-  EXPECT_EQ(large.grant["dscp"], 8);
+  EXPECT_EQ(large.grant["dscp"], 1);
   EXPECT_TRUE(small.grant.is_null() || small.grant["waits"] == false);
   const Json shown = lab_.Call("a1", "job.show", {{"name", "small"}});
   EXPECT_EQ(shown["progress"]["work_bytes"], 100 * kMiB);

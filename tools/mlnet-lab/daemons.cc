@@ -67,7 +67,7 @@ std::string DaemonConfig(const Paths& paths, const Topology& topology, const Hos
   return fmt::format(
       "# written by mlnet-lab\n"
       "[daemon]\nhost = \"{0}\"\ninstance = \"{1}\"\nsocket = \"{2}\"\nsocket_mode = 0o666\nlog_level = "
-      "\"info\"\n\n"
+      "\"info\"\nstate_dir = \"{9}\"\n\n"
       "[store]\npath = \"{3}\"\n\n"
       "[datapath]\npin_root = \"{4}\"\n\n"
       "[site]\n{6}oversubscription = {7}\n\n"
@@ -76,7 +76,7 @@ std::string DaemonConfig(const Paths& paths, const Topology& topology, const Hos
       host.name, paths.Instance(host.name), paths.Socket(host.name).string(), paths.Store().string(),
       Paths::kPinRoot, host.is_aggregator, host.rack.empty() ? "" : fmt::format("rack = \"{}\"\n", host.rack),
       OversubscriptionOf(topology, host.rack),
-      host.rate_bps == 0 ? "" : fmt::format("rate = \"{}bit\"\n", host.rate_bps));
+      host.rate_bps == 0 ? "" : fmt::format("rate = \"{}bit\"\n", host.rate_bps), paths.HostDir(host.name).string());
 }
 
 Result<ProcessId> StartHostDaemon(const Paths& paths, const Topology& topology, const Host& host,

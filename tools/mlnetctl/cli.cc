@@ -40,6 +40,7 @@ void AddCommands(CLI::App& app, Context& context) {
   AddIface(app, context);
   AddJob(app, context);
   AddPlan(app, context);
+  AddQos(app, context);
   AddStats(app, context);
   AddTop(app, context);
   AddProbe(app, context);

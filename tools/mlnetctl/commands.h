@@ -12,6 +12,7 @@ namespace mlnet::ctl {
 void AddIface(CLI::App& app, Context& context);
 void AddJob(CLI::App& app, Context& context);
 void AddPlan(CLI::App& app, Context& context);
+void AddQos(CLI::App& app, Context& context);
 void AddStatus(CLI::App& app, Context& context);
 void AddStats(CLI::App& app, Context& context);
 void AddTop(CLI::App& app, Context& context);

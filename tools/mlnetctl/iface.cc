@@ -74,12 +74,12 @@ int List(Context& context) {
 }  // namespace
 
 Table IfaceTable(const Json& ifaces) {
-  Table table({"IFACE", "ATTACHED", "MODE", "VIA", "AGGREGATOR", "PROGRAM", "ADDRESS", "MTU", "SPEED",
+  Table table({"IFACE", "ATTACHED", "MODE", "VIA", "TAGS", "AGGREGATOR", "PROGRAM", "ADDRESS", "MTU", "SPEED",
                "DRIVER", "WHY"});
   for (const Json& iface : ifaces) {
     const auto speed = rpc::GetOr<int64_t>(iface, "speed_mbps", 0);
     table.Add({Text(iface, "name"), Text(iface, "attached"), Text(iface, "mode"), Text(iface, "via"),
-               Text(iface, "aggregator"), Text(iface, "prog_id"), Text(iface, "address"), Text(iface, "mtu"),
+               Text(iface, "tags"), Text(iface, "aggregator"), Text(iface, "prog_id"), Text(iface, "address"), Text(iface, "mtu"),
                LinkSpeed(speed.value_or(0)), Text(iface, "driver"),
                Text(iface, "why") == "-" ? "" : Text(iface, "why")});
     table.PaintLast(1, Text(iface, "attached") == "yes" ? Tone::kGood : Tone::kWarn);

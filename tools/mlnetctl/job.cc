@@ -16,7 +16,7 @@ namespace {
 struct CreateArgs {
   std::string name;
   int world_size = 0;
-  std::optional<int> slots, classes, timeout_ms, deadline_ms, rto_min_us, rto_max_us, weight;
+  std::optional<int> slots, classes, timeout_ms, deadline_ms, rto_min_us, rto_max_us, weight, ceiling;
   std::optional<uint64_t> work_bytes;
   std::string multicast;
   std::string shape;
@@ -52,6 +52,7 @@ int Create(Context& context, const CreateArgs& args) {
   set("rto_min_us", args.rto_min_us);
   set("rto_max_us", args.rto_max_us);
   set("weight", args.weight);
+  set("ceiling", args.ceiling);
   if (args.work_bytes) params["work_bytes"] = *args.work_bytes;
   if (!args.order.empty()) params["order"] = args.order;
   if (!args.multicast.empty()) params["multicast"] = args.multicast;
@@ -123,7 +124,7 @@ std::string LagOf(const Json& job, const Json& member) {
 /// What the job has of links that it shares with others.
 std::string TurnOf(const Json& job) {
   const Json spec = job.value("spec", Json::object()), progress = job.value("progress", Json::object());
-  std::string text = fmt::format("order {}, weight {}", Text(spec, "order"), Text(spec, "weight"));
+  std::string text = fmt::format("order {}, weight {}, ceiling {}", Text(spec, "order"), Text(spec, "weight"), Text(spec, "ceiling"));
   if (progress.value("is_moving", false) && spec.value("order", "") == "shortest") {
     text += progress.value("is_in_front", false) ? ", in front" : ", waits for another job";
   }
@@ -215,6 +216,7 @@ void AddCreate(CLI::App& job, Context& context) {
   create->add_option("--rto-max-us", args->rto_max_us, "longest retransmission timer; two round trips where those take longer, up to 5 times this")
       ->check(CLI::PositiveNumber);
   create->add_option("--weight", args->weight, "share of the links where jobs meet")->check(CLI::Range(1, 100));
+  create->add_option("--ceiling", args->ceiling, "traffic classes above this one are marked like it")->check(CLI::Range(0, 7));
   create->add_option("--order", args->order, "fair, or shortest: jobs in turn, least left to transfer first")
       ->check(CLI::IsMember({"fair", "shortest"}));
   create->add_option("--work-bytes", args->work_bytes, "what each rank transfers in all");
@@ -249,7 +251,7 @@ void AddJob(CLI::App& app, Context& context) {
   list->callback([&context] { context.action = [&context] { return List(context); }; });
 
   auto changed = std::make_shared<SetArgs>();
-  CLI::App* set = job->add_subcommand("set", "change a job while it runs: weight, order, work_bytes, rto_min_us, rto_max_us");
+  CLI::App* set = job->add_subcommand("set", "change a job while it runs: weight, order, ceiling, work_bytes, rto_min_us, rto_max_us");
   set->add_option("NAME", changed->name, "job")->required();
   set->add_option("KEY=VALUE", changed->pairs, "such as weight=2")->required();
   set->callback([&context, changed] { context.action = [&context, changed] { return Set(context, *changed); }; });

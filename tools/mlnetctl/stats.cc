@@ -42,6 +42,13 @@ Json RatesOf(const Json& now, const Json& before, double seconds) {
   for (const char* key : {"bytes_in", "contributions", "words_summed", "results"}) {
     rates[key] = rate(Number(now, key), Number(before, key));
   }
+  for (Json& row : rates["tags"]) {
+    uint64_t earlier = 0;
+    for (const Json& old : Items(before, "tags")) {
+      if (old["class"] == row["class"] && old["outcome"] == row["outcome"]) earlier = Number(old, "packets");
+    }
+    row["packets"] = rate(Number(row, "packets"), earlier);
+  }
   const auto verdicts = rates.find("verdicts");
   if (verdicts == rates.end()) return rates;
   for (auto& [name, verdict] : verdicts->items()) {
@@ -49,6 +56,15 @@ Json RatesOf(const Json& now, const Json& before, double seconds) {
     verdict["count"] = rate(CountOf(verdict), CountOf(earlier));
   }
   return rates;
+}
+
+Table TagTable(const Json& stats) {
+  Table table({"CLASS", "SENT", "PACKETS", "MEANING"});
+  table.AlignRight(2);
+  for (const Json& row : Items(stats, "tags")) {
+    table.Add({Text(row, "class"), Text(row, "outcome"), Text(row, "packets"), Text(row, "help")});
+  }
+  return table;
 }
 
 void PrintHuman(Context& context, const Json& stats, bool is_rate) {
@@ -63,6 +79,7 @@ void PrintHuman(Context& context, const Json& stats, bool is_rate) {
     const Table table = VerdictTable(*verdicts, context.options.verbose > 0);
     if (!table.empty()) out << table.Render(context.options.use_color, 2);
   }
+  if (const Table tags = TagTable(stats); !tags.empty()) out << tags.Render(context.options.use_color, 2);
   out.flush();
 }
 

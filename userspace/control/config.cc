@@ -42,6 +42,7 @@ void ReadDaemon(TableReader& in, Config& out) {
   if (!IsName(out.instance)) in.Fail("instance", "must be 1 to 63 of A-Z a-z 0-9 . _ -");
   in.String("socket", out.socket);
   ReadMode(in, "socket_mode", out.socket_mode);
+  in.String("state_dir", out.state_dir);
   in.OneOf("log_level", out.log_level, {"trace", "debug", "info", "warning", "error", "critical", "off"});
   in.RejectUnknown();
 }
@@ -149,6 +150,12 @@ void ReadSite(TableReader& in, Config& out) {
   in.RejectUnknown();
 }
 
+void ReadPriority(TableReader& in, PriorityConfig& out) {
+  in.Numbers("dscp", 0, kDscpMax, out.dscp);
+  in.OneOf("attach", out.attach, {"auto", "tcx", "clsact", "off"});
+  in.RejectUnknown();
+}
+
 void ReadQuota(TableReader& in, Quota& out) {
   in.Number("jobs_per_user", 0, 1'000'000, out.jobs_per_user);
   in.Number("slots_per_job", 0, 1 << 22, out.slots_per_job);
@@ -169,6 +176,7 @@ void ReadJob(TableReader& in, Config& config) {
   in.Number("weight", 1, kWeightMax, out.weight);
   in.Real("ageing", 1, 1000, config.ageing);
   in.OneOf("order", out.order, {"fair", "shortest"});
+  in.Number("ceiling", 0, MLNET_CLASSES_MAX - 1, out.ceiling);
   in.RejectUnknown();
   if (auto ok = CheckShape(out.shape); !ok) in.Fail("shape", ok.error().message);
   else if (auto spec = CheckSpec(out); !spec) in.Fail("slots", spec.error().message);
@@ -205,6 +213,9 @@ Result<void> CheckSpec(const JobSpec& spec) {
   if (auto ok = CheckShape(spec.shape); !ok) return Err(ErrorCode::kInvalidArgument, "shape " + ok.error().message);
   if (spec.weight < 1 || spec.weight > kWeightMax) {
     return Err(ErrorCode::kInvalidArgument, "weight is " + std::to_string(spec.weight) + ", must be 1 to 100");
+  }
+  if (spec.ceiling >= MLNET_CLASSES_MAX) {
+    return Err(ErrorCode::kInvalidArgument, "ceiling is " + std::to_string(spec.ceiling) + ", must be 0 to 7");
   }
   if (spec.order != "fair" && spec.order != "shortest") {
     return Err(ErrorCode::kInvalidArgument, "order is '" + spec.order + "', must be one of: fair, shortest");
@@ -251,6 +262,8 @@ Result<Config> ParseConfig(std::string_view text, const std::string& source, con
   ReadSite(site, config);
   TableReader job(file.Table("job"), "job", source, &error);
   ReadJob(job, config);
+  TableReader priority(file.Table("priority"), "priority", source, &error);
+  ReadPriority(priority, config.priority);
   TableReader quota(file.Table("quota"), "quota", source, &error);
   ReadQuota(quota, config.quota);
   file.RejectUnknown();

@@ -12,6 +12,7 @@
 
 #include "control/addressing.h"
 #include "control/model.h"
+#include "control/priority.h"
 #include "mlnet/error.h"
 
 namespace mlnet::control {
@@ -33,6 +34,12 @@ struct Quota {
   uint32_t slots_per_user = 0;  // of all jobs that are summed here
 };
 
+/// How mlnet's packets are marked in this network.
+struct PriorityConfig {
+  DscpTable dscp = kDscpDefault;
+  std::string attach = "auto";  // the program that marks what processes send: auto, tcx, clsact, off
+};
+
 /// The cluster store: etcd's addresses, and how to get in.
 struct EtcdConfig {
   std::vector<std::string> endpoints;  // "http://10.0.0.1:2379"; empty: the store is a file
@@ -48,6 +55,7 @@ struct Config {
   std::string socket = "/run/mlnet/mlnetd.sock";
   mode_t socket_mode = 0660;
   std::string log_level = "info";
+  std::string state_dir = "/var/lib/mlnet";  // what is to be undone after a crash is noted there
   std::string store = "/var/lib/mlnet/store.db";  // file, or etcd.endpoints as they are spelt in the file
   EtcdConfig etcd;
   uint16_t port = 0;  // default: MLNET_UDP_PORT
@@ -61,6 +69,7 @@ struct Config {
   double oversubscription = 0;  // of the core: a rack's uplink is 1/x of its hosts' links; 0: it never blocks
   double ageing = 8;  // a job that waits is served next after so many times its own service
   Quota quota;
+  PriorityConfig priority;
   JobSpec job;  // defaults for jobs; job.multicast is [datapath] multicast
 };
 

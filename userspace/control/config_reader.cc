@@ -77,6 +77,19 @@ void TableReader::Integer(const char* key, int64_t min, int64_t max, int64_t& ou
   else Fail(key, "must be an integer from " + std::to_string(min) + " to " + std::to_string(max));
 }
 
+void TableReader::Integers(const char* key, int64_t min, int64_t max, std::span<int64_t> out) {
+  const toml::node* node = Find(key);
+  if (node == nullptr) return;
+  const toml::array* array = node->as_array();
+  bool is_good = array != nullptr && array->size() == out.size();
+  for (size_t i = 0; is_good && i < out.size(); ++i) {
+    const auto value = array->get(i)->value_exact<int64_t>();
+    is_good = value && *value >= min && *value <= max;
+    if (is_good) out[i] = *value;
+  }
+  if (!is_good) Fail(key, fmt::format("must be {} integers from {} to {}", out.size(), min, max));
+}
+
 void TableReader::Real(const char* key, double min, double max, double& out) {
   const toml::node* node = Find(key);
   if (node == nullptr) return;

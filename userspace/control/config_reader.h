@@ -3,8 +3,11 @@
 // its place and the nearest known key. Only config.cc uses it.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <toml++/toml.h>
 #include <vector>
@@ -35,6 +38,15 @@ class TableReader {
     Integer(key, min, max, value);
     out = static_cast<T>(value);
   }
+  /// REQUIRES: as many integers in min..max as `out` has.
+  template <typename T, size_t N>
+  void Numbers(const char* key, int64_t min, int64_t max, std::array<T, N>& out) {
+    std::array<int64_t, N> values;
+    std::copy(out.begin(), out.end(), values.begin());
+    Integers(key, min, max, values);
+    std::transform(values.begin(), values.end(), out.begin(), [](int64_t v) { return static_cast<T>(v); });
+  }
+  void Integers(const char* key, int64_t min, int64_t max, std::span<int64_t> out);
   /// REQUIRES: a number in min..max.
   void Real(const char* key, double min, double max, double& out);
   /// A rate such as "25gbit".

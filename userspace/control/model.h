@@ -60,9 +60,10 @@ struct JobSpec {
   uint32_t weight = 1;          // of its share where jobs meet
   std::string order = "fair";   // or shortest: it takes turns with others of this kind (plan/job_order.h)
   uint64_t work_bytes = 0;      // what each rank transfers in all; 0: as the ranks say
+  uint32_t ceiling = 7;         // packets of more urgent traffic classes are marked as this one
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobSpec, slots, classes, multicast, shape, root, timeout_ms, deadline_ms, rto_min_us,
-                                                rto_max_us, window_first, weight, order, work_bytes)
+                                                rto_max_us, window_first, weight, order, work_bytes, ceiling)
 
 /// What the order of jobs depends on (order.h); noted by the host of rank 0, and only when something turns.
 struct JobProgress {

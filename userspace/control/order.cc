@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "control/job.h"
+#include "control/priority.h"
 
 namespace mlnet::control {
 namespace {
@@ -16,9 +17,6 @@ constexpr uint64_t kWaitingGapUs = 10'000;  // between any two packets of the jo
 constexpr uint64_t kDoneSteps = 16;
 constexpr uint64_t kDoneStepMin = 1 << 20;
 constexpr double kRateSinceS = 0.5;     // in front for so long: what it did meanwhile is a rate
-
-// DSCP by level: what waits goes as "lower effort" (RFC 8622), the next in line just above it (CS1).
-constexpr int kDscp[] = {-1, 8, 1};
 
 std::vector<std::string> LinksOf(const Plan& plan) {
   std::vector<std::string> links;
@@ -76,8 +74,8 @@ plan::RunningJob RunningOf(const JobView& view, double rate, double ageing, uint
 }  // namespace
 
 Grant GrantOf(const plan::LinkShare& share) {
-  if (share.waits && share.level == 1) return {kNextWindow, 0, true, kDscp[1]};
-  if (share.waits) return {1, kWaitingGapUs * std::max(1U, share.num_waiting), true, kDscp[std::min<uint32_t>(share.level, 2)]};
+  if (share.waits && share.level == 1) return {kNextWindow, 0, true, kLowerEffort};
+  if (share.waits) return {1, kWaitingGapUs * std::max(1U, share.num_waiting), true, kLowerEffort};
   if (share.share >= 1) return {};
   return {std::max(kWindowMin, static_cast<uint32_t>(std::lround(kLinkWindow * share.share))), 0, false, -1};
 }

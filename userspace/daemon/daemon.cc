@@ -54,7 +54,9 @@ Daemon::Daemon(control::Config config, std::unique_ptr<Store> store, datapath::P
       store_(std::move(store)),
       pins_(std::move(pins)),
       program_(std::move(program)),
-      ifaces_(program_, pins_.path()),
+      nic_state_(config_.state_dir, config_.instance),
+      qos_(nic_state_),
+      ifaces_(program_, pins_.path(), nic_state_),
       jobs_(program_, ifaces_, config_.host) {}
 
 Daemon::~Daemon() = default;
@@ -83,6 +85,7 @@ Result<void> Daemon::Open() {
   signals_ = std::move(*signals);
   epoll_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_) return tl::make_unexpected(ErrnoError("epoll_create1", errno));
+  OpenTagger();
   for (const control::IfaceConfig& iface : config_.ifaces) ifaces_.Want(iface);
   if (!config_.local_address.empty() || !config_.local_address6.empty()) {
     // Not fatal: this host then sums only for others.
@@ -101,6 +104,16 @@ Result<void> Daemon::Open() {
     if (auto ok = Watch(epoll_.get(), fd); !ok) return ok;
   }
   return {};
+}
+
+// Not fatal: packets then keep the DSCP that libmlnet sets.
+void Daemon::OpenTagger() {
+  qos_.Undo();
+  UndoTags(nic_state_);
+  if (config_.priority.attach == "off") return;
+  auto tagger = datapath::Tagger::Load(program_);
+  if (tagger) ifaces_.UseTagger(std::move(*tagger), config_.priority.attach);
+  else spdlog::warn("packets keep the DSCP that processes set: {}", tagger.error().ToString());
 }
 
 // Connections and maps of an earlier daemon on this host are gone; the jobs that stood on them end by name.
@@ -185,6 +198,7 @@ void Daemon::Stop() {
   gone.running = false;
   for (control::IfaceRecord& iface : gone.ifaces) iface.attached = false;
   if (auto ok = store_->SaveHost(gone); !ok) spdlog::warn("{}", ok.error().ToString());
+  qos_.ClearAll();
   pins_.Remove(ifaces_.KeepsLinks());
 }
 

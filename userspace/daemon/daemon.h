@@ -4,6 +4,7 @@
 //   reconcile.cc         one pass: store -> maps, and the decisions of jobs
 //   rank_methods.cc      join, report, describe, abort, leave; a connection is a membership
 //   operator_methods.cc  what mlnetctl asks
+//   qos_methods.cc       the same: queues by priority
 //   level_methods.cc     the same: what jobs do, level by level and at the moment
 //   order.cc             who uses the links where jobs meet
 //   store_outage.cc      what goes on while the store does not answer
@@ -22,6 +23,8 @@
 #include "daemon/fan_probe.h"
 #include "daemon/ifaces.h"
 #include "daemon/local_jobs.h"
+#include "daemon/nic_state.h"
+#include "daemon/qos.h"
 #include "daemon/store.h"
 #include "datapath/events.h"
 #include "datapath/pins.h"
@@ -80,6 +83,7 @@ class Daemon : private rpc::ServerHandler {
  private:
   Daemon(control::Config config, std::unique_ptr<Store> store, datapath::PinFolder pins, datapath::Program program);
   Result<void> Open();
+  void OpenTagger();
   Result<void> DropOldMemberships();
   int WaitMs() const;
   void EndDeadSessions();
@@ -114,6 +118,9 @@ class Daemon : private rpc::ServerHandler {
   // order.cc
   void OrderJobs();
   void TellGrants(const std::map<std::string, plan::LinkShare>& shares);
+  void MarkJobs(const std::map<std::string, plan::LinkShare>& shares);
+  control::Marks MarksOf(const control::JobView& view, const std::map<std::string, plan::LinkShare>& shares) const;
+  uint32_t UidOf(const std::string& job) const;
   void NoteOwnJobs(const std::map<std::string, plan::LinkShare>& shares);
 
   // rank_methods.cc
@@ -156,6 +163,11 @@ class Daemon : private rpc::ServerHandler {
   std::vector<Store::Counters> CountersOf(const control::JobView& view);
   Result<void> UpdateKnownJob(const std::string& name, const std::function<Result<void>(control::JobView&)>& change);
 
+  // qos_methods.cc
+  Result<control::Json> QosSet(const control::Json& params);
+  Result<control::Json> QosClear(const control::Json& params);
+  Result<control::Json> QosShow(const control::Json& params);
+
   // level_methods.cc
   Result<control::Json> JobLevels(const control::Json& params);
   Result<control::Json> Top(const control::Json& params);
@@ -164,6 +176,8 @@ class Daemon : private rpc::ServerHandler {
   std::unique_ptr<Store> store_;
   datapath::PinFolder pins_;
   datapath::Program program_;
+  NicState nic_state_;
+  Qos qos_;
   Ifaces ifaces_;
   LocalJobs jobs_;
   std::optional<rpc::Server> server_;  // from when the host is in the store: who can connect can join

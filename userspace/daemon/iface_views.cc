@@ -62,7 +62,7 @@ std::vector<IfaceRecord> Ifaces::Records() const {
 
 Json Ifaces::Show(const std::string& name) const {
   Json shown = {{"name", name}, {"attached", false}, {"aggregator", false}, {"mode", nullptr}, {"via", nullptr},
-                {"why", ""}, {"prog_id", nullptr}, {"devices", Json::array()}};
+                {"why", ""}, {"prog_id", nullptr}, {"tags", nullptr}, {"devices", Json::array()}};
   if (const auto dev = datapath::ReadNetdev(name)) {
     shown["ifindex"] = dev->ifindex;
     shown["driver"] = dev->driver;
@@ -85,6 +85,7 @@ Json Ifaces::Show(const std::string& name) const {
   const Port& port = it->second;
   shown["aggregator"] = port.config.aggregator;
   for (const auto& [device, program] : port.programs) shown["devices"].push_back(device);
+  if (port.tag) shown["tags"] = port.tag->via();
   if (!port.programs.empty()) ShowProgram(port.programs.begin()->second.state(), port.why, shown);
   if (port.IsAttached()) return shown;
   shown["attached"] = false;
@@ -107,6 +108,10 @@ Json Ifaces::Problems() const {
       if (port.why.empty()) problems.push_back({{"message", message}, {"hint", program.state().why}});
       else problems.push_back({{"message", message + "; " + port.why}, {"hint", port.instead}});
     }
+    if (!port.tag_problem.message.empty()) {
+      problems.push_back({{"message", name + ": packets keep the DSCP that processes set: " + port.tag_problem.message},
+                          {"hint", port.tag_problem.hint}});
+    }
     if (!port.IsAttached()) problems.push_back({{"message", port.problem.message}, {"hint", port.problem.hint}});
   }
   if (!ports_.empty()) return problems;
@@ -115,6 +120,27 @@ Json Ifaces::Problems() const {
   problems.push_back({{"message", "no interface carries the program" + (reasons.empty() ? "" : ": " + reasons)},
                       {"hint", "mlnetctl iface attach NAME"}});
   return problems;
+}
+
+Json Ifaces::TagCounters() const {
+  struct Outcome {
+    const char* name;
+    const char* help;
+  };
+  static constexpr Outcome kOutcomes[] = {
+#define MLNET_X(name, help) {#name, help},
+      MLNET_TAGS(MLNET_X)
+#undef MLNET_X
+  };
+  Json rows = Json::array();
+  const auto counters = tagger_ ? tagger_->Read() : Result<datapath::TagCounters>{};
+  for (size_t c = 0; counters && c < counters->size(); ++c) {
+    for (size_t i = 0; i < MLNET_TAG_COUNT; ++i) {
+      const uint64_t packets = (*counters)[c].packets[i];
+      if (packets != 0) rows.push_back({{"class", c}, {"outcome", kOutcomes[i].name}, {"packets", packets}, {"help", kOutcomes[i].help}});
+    }
+  }
+  return rows;
 }
 
 bool Ifaces::AnyAttached() const {

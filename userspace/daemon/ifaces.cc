@@ -63,6 +63,34 @@ Result<void> Ifaces::AttachMissing(Port& port, const std::vector<std::string>& d
 }
 
 Result<void> Ifaces::Refresh(Port& port, const std::vector<Link>& links) const {
+  auto ok = AttachPrograms(port, links);
+  if (port.programs.empty()) port.tag.reset();
+  else Tag(port);
+  return ok;
+}
+
+void Ifaces::UseTagger(datapath::Tagger tagger, std::string how) {
+  tagger_.emplace(std::move(tagger));
+  tag_how_ = std::move(how);
+}
+
+// By the interface that has the address: a bond's members only see what the bond has sent.
+void Ifaces::Tag(Port& port) const {
+  const std::string& name = port.config.name;
+  if (!tagger_ || (port.tag && port.tag->IsAlive())) return;
+  if (port.tag) spdlog::error("{}: the tc program is gone; somebody removed it", name);
+  port.tag.reset();
+  auto tag = NicTag::Attach(*tagger_, state_, name, tag_how_);
+  const Error before = std::exchange(port.tag_problem, tag ? Error{} : tag.error());
+  if (tag) {
+    port.tag = std::move(*tag);
+    spdlog::info("{}: what processes send is marked, via {}", name, port.tag->via());
+  } else if (port.tag_problem.message != before.message) {
+    spdlog::warn("{}: what processes send keeps the DSCP that they set: {}", name, port.tag_problem.ToString());
+  }
+}
+
+Result<void> Ifaces::AttachPrograms(Port& port, const std::vector<Link>& links) const {
   const IfaceConfig& config = port.config;
   std::erase_if(port.programs, [&](const auto& program) {
     if (program.second.IsAlive()) return false;

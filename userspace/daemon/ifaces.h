@@ -11,6 +11,7 @@
 #include "control/config.h"
 #include "control/model.h"
 #include "control/node.h"
+#include "daemon/nic_tag.h"
 #include "datapath/attach.h"
 #include "datapath/local_link.h"
 #include "datapath/program.h"
@@ -20,7 +21,15 @@ namespace mlnet::daemon {
 
 class Ifaces {
  public:
-  Ifaces(const datapath::Program& program, std::string pin_dir) : program_(program), pin_dir_(std::move(pin_dir)) {}
+  Ifaces(const datapath::Program& program, std::string pin_dir, NicState& state)
+      : program_(program), pin_dir_(std::move(pin_dir)), state_(state) {}
+
+  /// What processes send by interfaces with the program is marked from now on; `how` as in [priority].
+  void UseTagger(datapath::Tagger tagger, std::string how);
+  /// The program that htb asks; -1: there is none.
+  int ClassifierFd() const { return tagger_ ? tagger_->classifier_fd() : -1; }
+  /// What became of packets that processes sent: [{class, outcome, packets, help}], those above 0.
+  control::Json TagCounters() const;
 
   /// Asks for the program on a NIC, or on all that match; what cannot be done now is tried again by Reconcile.
   void Want(const control::IfaceConfig& config);
@@ -57,6 +66,8 @@ class Ifaces {
     Error problem{};          // why it is not attached, or not everywhere
     std::string why{};        // only generic mode is possible; empty: the driver decides
     std::string instead{};    // what makes native mode possible then
+    std::unique_ptr<NicTag> tag{};
+    Error tag_problem{};      // why what processes send by it is not marked
 
     bool IsAttached() const { return !programs.empty() && problem.message.empty(); }
   };
@@ -65,6 +76,8 @@ class Ifaces {
     IfnameList names;
   };
   Result<void> Refresh(Port& port, const std::vector<Link>& links) const;
+  Result<void> AttachPrograms(Port& port, const std::vector<Link>& links) const;
+  void Tag(Port& port) const;
   Result<void> AttachMissing(Port& port, const std::vector<std::string>& devices, const std::string& mode) const;
   /// Attaches what matches and is not wanted by name; the others get their reason.
   std::vector<std::string> AttachNew(const Pattern& pattern, const std::vector<Link>& links, std::map<std::string, std::string>& reasons);
@@ -74,6 +87,9 @@ class Ifaces {
 
   const datapath::Program& program_;
   std::string pin_dir_;
+  NicState& state_;
+  std::optional<datapath::Tagger> tagger_;
+  std::string tag_how_;
   std::map<std::string, Port> ports_;
   std::vector<Pattern> patterns_;
   std::map<std::string, std::string> skipped_;  // matched, but cannot carry the program: why

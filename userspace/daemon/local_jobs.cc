@@ -123,13 +123,16 @@ Result<std::shared_ptr<Holding>> LocalJobs::Take(const Plan& plan) const {
   return holding;
 }
 
-std::vector<mlnet_node> LocalJobs::Nodes(const Plan& plan, const HostIds& ids, bool multicast) const {
+std::vector<mlnet_node> LocalJobs::Nodes(const LocalJob& job) const {
+  const Plan& plan = job.plan;
   std::vector<mlnet_node> nodes;
   for (size_t t = 0; t < plan.trees.size(); ++t) {
     control::HostMacs macs;
     if (const auto* port = PortOfHost(plan, t, host_)) macs.nic = ifaces_.MacOf(port->iface);
     if (IsInner(plan, t, host_)) macs.up = datapath::NextHopMac(AddressAbove(plan, t)).value_or(control::Mac{});
-    nodes.push_back(MakeNode(plan, t, host_, ids, macs, multicast));
+    mlnet_node& node = nodes.emplace_back(MakeNode(plan, t, host_, job.holding->ids, macs, job.is_multicast));
+    std::copy(job.marks.begin(), job.marks.end(), node.marks);
+    node.uid = job.uid;
   }
   return nodes;
 }
@@ -149,7 +152,7 @@ std::vector<std::string> LocalJobs::UnknownHops(const Plan& plan) const {
 
 void LocalJobs::RefreshHops() {
   for (auto& [name, job] : jobs_) {
-    std::vector<mlnet_node> nodes = Nodes(job.plan, job.holding->ids, job.is_multicast);
+    std::vector<mlnet_node> nodes = Nodes(job);
     bool has_changed = false;
     for (size_t t = 0; t < nodes.size(); ++t) {
       constexpr control::Mac kUnknown{};
@@ -162,7 +165,9 @@ void LocalJobs::RefreshHops() {
   }
 }
 
-datapath::HostJobSpec LocalJobs::SpecOf(const Plan& plan, const HostIds& ids) const {
+datapath::HostJobSpec LocalJobs::SpecOf(const LocalJob& job) const {
+  const Plan& plan = job.plan;
+  const HostIds& ids = job.holding->ids;
   datapath::HostJobSpec spec;
   spec.job_id = plan.job_id;
   spec.inbox_id = ids.inbox;
@@ -170,7 +175,7 @@ datapath::HostJobSpec LocalJobs::SpecOf(const Plan& plan, const HostIds& ids) co
   spec.ring_ids = ids.rings;
   spec.server_inbox_id = ids.server_inbox;
   spec.server_ring_id = ids.server_ring;
-  const auto nodes = Nodes(plan, ids, /*multicast=*/false);
+  const auto nodes = Nodes(job);
   for (size_t t = 0; t < plan.trees.size(); ++t) {
     const control::TreeIds& of = ids.trees[t];
     datapath::HostTreeSpec tree;
@@ -197,7 +202,7 @@ std::set<std::string> LocalJobs::IfacesOfResults(const Plan& plan) const {
   return ifaces;
 }
 
-Result<void> LocalJobs::Install(const control::JobView& view) {
+Result<void> LocalJobs::Install(const control::JobView& view, const control::Marks& marks, uint32_t uid) {
   const Plan& plan = view.job.plan;
   auto holding = Take(plan);
   if (!holding) return tl::make_unexpected(holding.error());
@@ -205,8 +210,10 @@ Result<void> LocalJobs::Install(const control::JobView& view) {
   job.incarnation = view.job.incarnation;
   job.plan = plan;
   job.ranks = control::LocalRanks(plan, host_);
+  job.marks = marks;
+  job.uid = uid;
   job.holding = *holding;
-  auto kernel = datapath::HostJob::Install(program_, SpecOf(plan, (*holding)->ids));
+  auto kernel = datapath::HostJob::Install(program_, SpecOf(job));
   if (!kernel) return tl::make_unexpected(kernel.error());
   job.kernel = std::make_unique<datapath::HostJob>(std::move(*kernel));
   if (view.job.spec.multicast != "off") {
@@ -253,7 +260,18 @@ void LocalJobs::OpenPool(const std::string& name, LocalJob& job, size_t tree, ui
 
 Result<void> LocalJobs::UseMulticast(LocalJob& job) {
   job.is_multicast = true;
-  return job.kernel->SetNodes(Nodes(job.plan, job.holding->ids, /*multicast=*/true));
+  return job.kernel->SetNodes(Nodes(job));
+}
+
+void LocalJobs::Mark(const std::string& name, const control::Marks& marks) {
+  LocalJob* job = Find(name);
+  if (job == nullptr || control::IsSame(job->marks, marks)) return;
+  job->marks = marks;
+  std::vector<mlnet_node> nodes;
+  for (size_t t = 0; t < job->plan.trees.size(); ++t) {
+    std::copy(marks.begin(), marks.end(), nodes.emplace_back(job->kernel->node(t)).marks);
+  }
+  if (auto ok = job->kernel->SetNodes(std::move(nodes)); !ok) spdlog::error("job {}: {}", name, ok.error().ToString());
 }
 
 uint32_t LocalJobs::SlotsFree() const { return pools_->slots.LongestFree(); }

@@ -11,6 +11,7 @@
 #include "control/allocator.h"
 #include "control/model.h"
 #include "control/node.h"
+#include "control/priority.h"
 #include "daemon/ifaces.h"
 #include "daemon/multicast.h"
 #include "datapath/host_job.h"
@@ -25,6 +26,8 @@ struct LocalJob {
   uint64_t incarnation = 0;
   control::Plan plan;
   std::vector<int> ranks;  // local index -> rank
+  control::Marks marks{};  // of its packets
+  uint32_t uid = 0;        // whose processes may send for it from here
   std::shared_ptr<Holding> holding;
   std::vector<Membership> memberships;  // of each NIC that results come in by
   bool is_multicast = false;
@@ -37,8 +40,10 @@ class LocalJobs {
  public:
   LocalJobs(const datapath::Program& program, const Ifaces& ifaces, std::string host);
 
-  /// kUnavailable names what the host has not enough of.
-  Result<void> Install(const control::JobView& view);
+  /// kUnavailable names what the host has not enough of. `uid`: of its ranks here, or MLNET_UID_ANY.
+  Result<void> Install(const control::JobView& view, const control::Marks& marks, uint32_t uid);
+  /// What leaves from now on is marked so.
+  void Mark(const std::string& name, const control::Marks& marks);
   void Uninstall(const std::string& name);
 
   LocalJob* Find(const std::string& name);
@@ -68,8 +73,8 @@ class LocalJobs {
     control::IdPool words, inboxes, rings, fans, stats;
   };
   Result<std::shared_ptr<Holding>> Take(const control::Plan& plan) const;
-  std::vector<mlnet_node> Nodes(const control::Plan& plan, const control::HostIds& ids, bool multicast) const;
-  datapath::HostJobSpec SpecOf(const control::Plan& plan, const control::HostIds& ids) const;
+  std::vector<mlnet_node> Nodes(const LocalJob& job) const;
+  datapath::HostJobSpec SpecOf(const LocalJob& job) const;
   std::string AddressAbove(const control::Plan& plan, size_t tree) const;
   std::set<std::string> IfacesOfResults(const control::Plan& plan) const;
   mlnet_stats StatsOf(const LocalJob& job) const;

@@ -39,7 +39,8 @@ Result<void> ReadSpec(const Json& params, control::JobSpec& spec) {
                                                     {"rto_min_us", &spec.rto_min_us},
                                                     {"rto_max_us", &spec.rto_max_us},
                                                     {"window_first", &spec.window_first},
-                                                    {"weight", &spec.weight}};
+                                                    {"weight", &spec.weight},
+                                                    {"ceiling", &spec.ceiling}};
   const std::map<std::string, std::string*> texts = {
       {"multicast", &spec.multicast}, {"shape", &spec.shape}, {"order", &spec.order}, {"root", &spec.root}};
   const auto take = [&params](const std::string& key, auto& out) -> Result<void> {
@@ -72,7 +73,8 @@ Result<Json> Daemon::OperatorMethod(const rpc::Request& request) {
       {"iface.attach", &Daemon::IfaceAttach}, {"iface.detach", &Daemon::IfaceDetach}, {"job.create", &Daemon::JobCreate},
       {"job.set", &Daemon::JobSet},           {"job.show", &Daemon::JobShow},         {"job.delete", &Daemon::JobDelete},
       {"job.levels", &Daemon::JobLevels},     {"stats", &Daemon::Stats},              {"top", &Daemon::Top},
-      {"plan", &Daemon::PlanTask}};
+      {"plan", &Daemon::PlanTask},            {"qos.set", &Daemon::QosSet},           {"qos.clear", &Daemon::QosClear},
+      {"qos.show", &Daemon::QosShow}};
   // What is asked for may have been decided elsewhere a moment ago.
   if (auto fresh = store_->Load()) snapshot_ = std::move(*fresh);
   if (request.method == "version") return Version(config_);
@@ -156,6 +158,7 @@ Result<Json> Daemon::IfaceDetach(const Json& params) {
       return Err(ErrorCode::kConflict, *name + " is in use by job '" + job + "'", "end the job first: mlnetctl job delete " + job);
     }
   }
+  if (auto ok = qos_.Clear(*name); !ok) return tl::make_unexpected(ok.error());  // nothing is marked any more
   if (auto ok = ifaces_.Detach(*name); !ok) return tl::make_unexpected(ok.error());
   PublishHost();
   Json shown = ifaces_.Show(*name);
@@ -215,7 +218,7 @@ Result<Json> Daemon::JobSet(const Json& params) {
                               spec.root != view.job.spec.root;
     if (is_shape_new && IsActive(view.job)) {
       return Err(ErrorCode::kConflict, "slots, classes, shape, root and multicast of job '" + *name + "' cannot change while it runs",
-                 "live are weight, order, work_bytes, rto_min_us and rto_max_us");
+                 "live are weight, order, ceiling, work_bytes, rto_min_us and rto_max_us");
     }
     view.job.spec = spec;
     return {};
@@ -273,6 +276,7 @@ Result<Json> Daemon::Stats(const Json& params) {
   Json stats = StatsToJson(jobs_.Total());
   stats["schema"] = "mlnet.stats/1";
   stats["host"] = config_.host;
+  stats["tags"] = ifaces_.TagCounters();
   stats["jobs"] = Json::object();
   for (const char* key : {"retransmits", "summed_in_kernel", "summed_in_user_space"}) stats[key] = uint64_t{0};
   for (const JobView& view : snapshot_.jobs) {

@@ -226,7 +226,8 @@ bool Daemon::InstallIfNeeded(const JobView& view) {
   }
   hop_probes_.erase(view.job.name);
   auto ok = CheckSlots(view);
-  if (ok) ok = jobs_.Install(view);
+  const auto shares = control::SharesOf(snapshot_.jobs, config_.ageing, NowMs());
+  if (ok) ok = jobs_.Install(view, MarksOf(view, shares), UidOf(view.job.name));
   if (!ok) {
     Error error = ok.error();
     error.message = "host " + config_.host + ": " + error.message;

@@ -16,6 +16,8 @@
  *   ml_fan_state PERCPU_ARRAY  0 -> mlnet_fan_state                  which copy the egress program is at
  *   ml_programs PROG_ARRAY     what a program hands over to          set when the programs are loaded
  *
+ *   ml_tags     PERCPU_ARRAY   traffic class -> mlnet_tags           the tc program counts, see tag.h
+ *
  * Index 0 of words, inboxes, wakes, rings, fans and stats is never given to a job: 0 means "none".
  */
 #ifndef MLNET_ABI_JOB_H
@@ -24,7 +26,7 @@
 #include "verdict.h"
 #include "wire.h"
 
-#define MLNET_ABI_VERSION 3 /* of everything in this file; part of the pin path */
+#define MLNET_ABI_VERSION 4 /* of everything in this file; part of the pin path */
 
 #define MLNET_JOBS_MAX 65536
 #define MLNET_TREES_MAX 32 /* of one job */
@@ -62,6 +64,14 @@ struct mlnet_pool {
 	__u16 pad;
 };
 
+/* What packets of one class are marked with when they leave, whatever they came with. */
+struct mlnet_mark {
+	__u8 tos;      /* DSCP in the upper six bits, as in the IP header; the two of ECN are 0 here */
+	__u8 priority; /* skb->priority: 0 to 7, more is more urgent; 802.1p carries the same number */
+};
+#define MLNET_PRIORITY_WAITS 8 /* below all of these: of a job that lets another one go first; 802.1p carries 0 */
+#define MLNET_UID_ANY 0xffffffffU
+
 struct mlnet_node {
 	__u16 epoch;
 	__u16 port_be; /* UDP port of the data path, network order */
@@ -93,6 +103,9 @@ struct mlnet_node {
 	__u8 fan_child[MLNET_CHILDREN_MAX];	     /* copy k goes to the host of this child */
 	__u8 child_local[MLNET_CHILDREN_MAX];	     /* child -> local index + 1, 0: not on this host */
 	__u32 local_ring[MLNET_CHILDREN_MAX];	     /* local index -> ring id */
+	struct mlnet_mark marks[MLNET_CLASSES_MAX];
+	__u32 uid; /* whose processes may send for the job from here, besides root's; MLNET_UID_ANY: all */
+	__u32 pad2;
 };
 
 /* ---- slots ---------------------------------------------------------------------------------------- */
@@ -194,7 +207,7 @@ struct mlnet_fan_state {
 };
 
 MLNET_STATIC_ASSERT(sizeof(struct mlnet_pool) == 16, "pool layout");
-MLNET_STATIC_ASSERT(sizeof(struct mlnet_node) == 16 + 6 * 16 + 7 * 4 + 20 + 256 + 64 * 16 + 64 + 64 + 256,
+MLNET_STATIC_ASSERT(sizeof(struct mlnet_node) == 16 + 6 * 16 + 7 * 4 + 20 + 256 + 64 * 16 + 64 + 64 + 256 + 24,
 		    "node layout");
 MLNET_STATIC_ASSERT(sizeof(struct mlnet_set) == 80, "set layout");
 MLNET_STATIC_ASSERT(sizeof(struct mlnet_slot) == 168, "slot layout");

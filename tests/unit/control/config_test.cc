@@ -206,6 +206,19 @@ TEST(config, wrong_values_have_their_place_and_say_what_fits) {
   }
 }
 
+TEST(config, priority_table_and_ceiling) {
+  const auto config = ParseConfig("[priority]\ndscp = [0, 10, 18, 26, 34, 46, 48, 63]\nattach = \"clsact\"\n[job]\nceiling = 4\n", "f", "h");
+  ASSERT_TRUE(config) << config.error().ToString();
+  EXPECT_EQ(config->priority.dscp, (DscpTable{0, 10, 18, 26, 34, 46, 48, 63}));
+  EXPECT_EQ(config->priority.attach, "clsact");
+  EXPECT_EQ(config->job.ceiling, 4u);
+  EXPECT_EQ(ParseConfig("", "f", "h")->priority.dscp, (DscpTable{0, 8, 16, 24, 32, 40, 48, 56}));
+  for (const char* bad : {"[0, 1, 2]", "[0, 8, 16, 24, 32, 40, 48, 64]", "[0, 8, 16, 24, 32, 40, 48, \"CS7\"]", "7"}) {
+    EXPECT_THAT(ErrorOf((std::string("[priority]\ndscp = ") + bad).c_str()).message, HasSubstr("priority.dscp must be 8 integers from 0 to 63"));
+  }
+  EXPECT_THAT(ErrorOf("[job]\nceiling = 8\n").message, HasSubstr("job.ceiling"));
+}
+
 TEST(config, first_mistake_is_the_one_reported) {
   EXPECT_THAT(ErrorOf("[daemon]\nhots = \"a\"\n[job]\nslots = 3\n").message, HasSubstr("daemon.hots"));
 }

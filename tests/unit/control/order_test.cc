@@ -45,7 +45,7 @@ TEST(Order, who_waits_has_a_packet_now_and_then_and_a_lower_mark) {
   const std::vector<JobView> jobs = {Moving("a", "shortest", 300), Moving("b", "shortest", 100), Moving("c", "shortest", 200)};
   const auto shares = SharesOf(jobs, 8, 0);
   EXPECT_EQ(GrantOf(shares.at("b")), Grant{});
-  EXPECT_EQ(GrantOf(shares.at("c")), (Grant{8, 0, true, 8}));  // next: it takes over at once
+  EXPECT_EQ(GrantOf(shares.at("c")), (Grant{8, 0, true, 1}));  // next: it takes over at once
   EXPECT_EQ(GrantOf(shares.at("a")), (Grant{1, 20'000, true, 1}));
 }
 

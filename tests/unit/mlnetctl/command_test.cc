@@ -16,7 +16,7 @@ using testing::HasSubstr;
 const Json kIface = {{"name", "eth0"},   {"ifindex", 3},        {"driver", "veth"},
                      {"mtu", 1500},      {"speed_mbps", 10000}, {"attached", true},
                      {"mode", "native"}, {"via", "bpf_link"},   {"why", "driver has native XDP"},
-                     {"prog_id", 77},    {"aggregator", true},  {"address", "10.77.0.1"}};
+                     {"prog_id", 77},    {"tags", "tcx"},       {"aggregator", true},  {"address", "10.77.0.1"}};
 const Json kJob = {{"name", "demo"},
                    {"id", 3},
                    {"epoch", 1},
@@ -44,8 +44,8 @@ TEST_F(Command, IfaceListPrintsAnAlignedTable) {
       RunWith("iface.list", Json{{"schema", "mlnet.iface.list/1"}, {"ifaces", {kIface}}}, {"iface", "list"}),
       0);
   EXPECT_EQ(out_,
-            "IFACE  ATTACHED  MODE    VIA       AGGREGATOR  PROGRAM  ADDRESS    MTU   SPEED    DRIVER  WHY\n"
-            "eth0   yes       native  bpf_link  yes         77       10.77.0.1  1500  10 Gb/s  veth    "
+            "IFACE  ATTACHED  MODE    VIA       TAGS  AGGREGATOR  PROGRAM  ADDRESS    MTU   SPEED    DRIVER  WHY\n"
+            "eth0   yes       native  bpf_link  tcx   yes         77       10.77.0.1  1500  10 Gb/s  veth    "
             "driver has native XDP\n");
   EXPECT_EQ(err_, "");
 }

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tc program on one of this host's interfaces, and the note that it is there.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "daemon/nic_state.h"
+#include "datapath/tagger.h"
+
+namespace mlnet::daemon {
+
+inline constexpr const char* kClsactSection = "clsact";
+
+class NicTag {
+ public:
+  static Result<std::unique_ptr<NicTag>> Attach(const datapath::Tagger& tagger, NicState& state, const std::string& iface,
+                                                const std::string& how);
+  NicTag(const NicTag&) = delete;
+  NicTag& operator=(const NicTag&) = delete;
+  ~NicTag();
+
+  const char* via() const { return attachment_.via(); }
+  bool IsAlive() const { return attachment_.IsAlive(); }
+
+ private:
+  NicTag(NicState& state, std::string iface, datapath::TagAttachment attachment)
+      : state_(state), iface_(std::move(iface)), attachment_(std::move(attachment)) {}
+
+  NicState& state_;
+  std::string iface_;
+  datapath::TagAttachment attachment_;
+};
+
+/// Takes away the filters that a killed daemon left.
+void UndoTags(NicState& state);
+
+}  // namespace mlnet::daemon

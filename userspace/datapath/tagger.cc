@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "datapath/tagger.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <linux/pkt_sched.h>
+#include <net/if.h>
+
+#include <cerrno>
+#include <vector>
+
+#include "base/errno_error.h"
+#include "datapath/netlink.h"
+#include "datapath/skeleton.h"
+#include "priority_tag.skel.h"
+
+namespace mlnet::datapath {
+namespace {
+
+constexpr auto kTcxEgress = static_cast<bpf_attach_type>(47);  // BPF_TCX_EGRESS, in headers from 6.6 on
+
+bpf_tc_hook HookOf(int ifindex, bpf_tc_attach_point where) {
+  bpf_tc_hook hook{};
+  hook.sz = sizeof(hook);
+  hook.ifindex = ifindex;
+  hook.attach_point = where;
+  return hook;
+}
+
+bpf_tc_opts OurPlace() {
+  bpf_tc_opts opts{};
+  opts.sz = sizeof(opts);
+  opts.handle = kTagHandle;
+  opts.priority = kTagPriority;
+  return opts;
+}
+
+// Id of the program at our place; 0: there is none.
+uint32_t ProgramAtOurPlace(int ifindex) {
+  const bpf_tc_hook hook = HookOf(ifindex, BPF_TC_EGRESS);
+  bpf_tc_opts opts = OurPlace();
+  return bpf_tc_query(&hook, &opts) == 0 ? opts.prog_id : 0;
+}
+
+bool IsTagger(uint32_t prog_id) {
+  const Fd fd(bpf_prog_get_fd_by_id(prog_id));
+  bpf_prog_info info{};
+  __u32 bytes = sizeof(info);
+  return fd && bpf_obj_get_info_by_fd(fd.get(), &info, &bytes) == 0 && std::string(info.name) == "ml_tag";
+}
+
+bool HasFilters(int ifindex, uint32_t parent) {
+  NetlinkRequest request(RTM_GETTFILTER, NLM_F_DUMP);
+  auto& filter = request.Put<tcmsg>();
+  filter.tcm_family = AF_UNSPEC;
+  filter.tcm_ifindex = ifindex;
+  filter.tcm_parent = parent;
+  bool has_any = false;
+  auto asked = request.Ask("read filters", [&](const nlmsghdr*) { has_any = true; });
+  return has_any || !asked;
+}
+
+}  // namespace
+
+Tagger::Tagger(std::unique_ptr<priority_tag, Destroy> skeleton) : skeleton_(std::move(skeleton)) {}
+Tagger::Tagger(Tagger&&) noexcept = default;
+Tagger& Tagger::operator=(Tagger&&) noexcept = default;
+Tagger::~Tagger() = default;
+
+void Tagger::Destroy::operator()(priority_tag* skeleton) const { priority_tag__destroy(skeleton); }
+
+Result<Tagger> Tagger::Load(const Program& program) {
+  std::unique_ptr<priority_tag, Destroy> skeleton(priority_tag__open());
+  if (!skeleton) return tl::make_unexpected(ErrnoError("open the tc program", errno));
+  skeleton->rodata->ml_cfg.port_be = program.skeleton()->rodata->ml_cfg.port_be;
+  bpf_map__reuse_fd(skeleton->maps.ml_jobs, program.MapFd("ml_jobs"));
+  if (const int rc = priority_tag__load(skeleton.get()); rc != 0) return tl::make_unexpected(ErrnoError("load the tc program", -rc));
+  return Tagger(std::move(skeleton));
+}
+
+int Tagger::fd() const { return bpf_program__fd(skeleton_->progs.ml_tag); }
+
+int Tagger::classifier_fd() const { return bpf_program__fd(skeleton_->progs.ml_classify); }
+
+Result<TagCounters> Tagger::Read() const {
+  TagCounters total{};
+  std::vector<mlnet_tags> per_cpu(static_cast<size_t>(libbpf_num_possible_cpus()));
+  for (uint32_t traffic_class = 0; traffic_class < total.size(); ++traffic_class) {
+    if (bpf_map_lookup_elem(bpf_map__fd(skeleton_->maps.ml_tags), &traffic_class, per_cpu.data()) != 0) {
+      return tl::make_unexpected(ErrnoError("read ml_tags", errno));
+    }
+    for (const mlnet_tags& one : per_cpu) {
+      for (size_t i = 0; i < MLNET_TAGS_MAX; ++i) total[traffic_class].packets[i] += one.packets[i];
+    }
+  }
+  return total;
+}
+
+Result<TagAttachment> TagAttachment::Attach(const Tagger& tagger, const std::string& name, const std::string& how) {
+  const int ifindex = static_cast<int>(::if_nametoindex(name.c_str()));
+  if (ifindex == 0) return tl::make_unexpected(ErrnoError("attach the tc program to " + name, errno));
+  if (how == "tcx") return ViaLink(tagger, name, ifindex);
+  if (how == "auto") {
+    if (auto linked = ViaLink(tagger, name, ifindex); linked) return linked;
+  }
+  return ViaClsact(tagger, name, ifindex);
+}
+
+Result<TagAttachment> TagAttachment::ViaLink(const Tagger& tagger, const std::string& name, int ifindex) {
+  TagAttachment attachment;
+  attachment.link_ = Fd(bpf_link_create(tagger.fd(), ifindex, kTcxEgress, nullptr));
+  if (attachment.link_) return attachment;
+  return tl::make_unexpected(ErrnoError("attach the tc program to " + name + " by TCX", errno,
+                                        "TCX needs kernel 6.6; priority.attach = \"auto\" takes clsact where it is missing"));
+}
+
+Result<TagAttachment> TagAttachment::ViaClsact(const Tagger& tagger, const std::string& name, int ifindex) {
+  const std::string what = "attach the tc program to " + name + " by clsact";
+  bpf_tc_hook hook = HookOf(ifindex, BPF_TC_EGRESS);
+  const int made = bpf_tc_hook_create(&hook);
+  if (made != 0 && made != -EEXIST) {
+    return tl::make_unexpected(ErrnoError(what, -made, "the kernel needs CONFIG_NET_SCH_INGRESS and CONFIG_NET_CLS_BPF"));
+  }
+  const Error taken{ErrorCode::kConflict, what + ": somebody else's filter has handle 0x6d6c at priority 28",
+                    "tc filter show dev " + name + " egress"};
+  const uint32_t before = ProgramAtOurPlace(ifindex);
+  if (before != 0 && !IsTagger(before)) return tl::make_unexpected(taken);
+  TagAttachment attachment;
+  attachment.place_ = std::make_unique<ClsactPlace>(ClsactPlace{name, ifindex, made == 0});
+  bpf_tc_opts opts = OurPlace();
+  opts.prog_fd = tagger.fd();
+  opts.flags = before != 0 ? BPF_TC_F_REPLACE : 0;
+  const int rc = bpf_tc_attach(&hook, &opts);
+  if (rc == 0) return attachment;
+  if (rc == -EEXIST) return tl::make_unexpected(taken);  // a filter without a program of this kind
+  return tl::make_unexpected(ErrnoError(what, -rc, "the kernel needs CONFIG_NET_CLS_BPF"));
+}
+
+TagAttachment& TagAttachment::operator=(TagAttachment&& other) noexcept {
+  std::swap(link_, other.link_);
+  std::swap(place_, other.place_);
+  return *this;
+}
+
+TagAttachment::~TagAttachment() {
+  if (place_) RemoveFromClsact(*place_);
+}
+
+bool TagAttachment::IsAlive() const {
+  if (place_) return IsTagger(ProgramAtOurPlace(place_->ifindex));
+  bpf_link_info info{};
+  __u32 bytes = sizeof(info);
+  // The interface is the first member for every kind of link to a device.
+  return bpf_obj_get_info_by_fd(link_.get(), &info, &bytes) == 0 && info.xdp.ifindex != 0;
+}
+
+void RemoveFromClsact(const ClsactPlace& place) {
+  if (static_cast<int>(::if_nametoindex(place.name.c_str())) != place.ifindex) return;
+  const bpf_tc_hook hook = HookOf(place.ifindex, BPF_TC_EGRESS);
+  if (IsTagger(ProgramAtOurPlace(place.ifindex))) {
+    const bpf_tc_opts opts = OurPlace();
+    bpf_tc_detach(&hook, &opts);
+  }
+  const bool is_used = HasFilters(place.ifindex, TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)) ||
+                       HasFilters(place.ifindex, TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS));
+  if (!place.is_ours || is_used) return;
+  bpf_tc_hook both = HookOf(place.ifindex, static_cast<bpf_tc_attach_point>(BPF_TC_INGRESS | BPF_TC_EGRESS));
+  bpf_tc_hook_destroy(&both);
+}
+
+}  // namespace mlnet::datapath
