@@ -45,5 +45,6 @@ void AddFaultCommand(CLI::App& app, Globals& globals);
 void AddPerfCommand(CLI::App& app, Globals& globals);
 void AddJobsCommand(CLI::App& app, Globals& globals);
 void AddLayersCommand(CLI::App& app, Globals& globals);
+void AddUrgentCommand(CLI::App& app, Globals& globals);
 
 }  // namespace mlnet::lab

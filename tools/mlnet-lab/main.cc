@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
   mlnet::lab::AddPerfCommand(app, globals);
   mlnet::lab::AddJobsCommand(app, globals);
   mlnet::lab::AddLayersCommand(app, globals);
+  mlnet::lab::AddUrgentCommand(app, globals);
 #endif
   try {
     app.parse(argc, argv);

@@ -90,11 +90,38 @@ std::string SwitchLinks(const Paths& paths, const Topology& topology) {
   return out + "link set br0 up\n";
 }
 
+// Bands by IP precedence, CS7 first; "lower effort" (DSCP 1) has the last place of its own, though htb has eight levels
+// only: in the last one it gets what its small quantum leaves it. Each band may have all of the rate.
+std::string PriorityBands(const std::string& device, uint64_t rate_bps, const Shaping& shaping) {
+  constexpr int kBands = 8;
+  std::string out = fmt::format(
+      "qdisc add dev {0} root handle 1: htb default 17\n"
+      "class add dev {0} parent 1: classid 1:1 htb rate {1}bit burst {2} cburst {2} quantum 60000\n",
+      device, rate_bps, shaping.burst_bytes);
+  for (int band = 0; band <= kBands; ++band) {
+    out += fmt::format(
+        "class add dev {0} parent 1:1 classid 1:1{1} htb rate {2}bit ceil {3}bit burst 1600 cburst {4} prio {5} quantum {6}\n"
+        "qdisc add dev {0} parent 1:1{1} bfifo limit {7}\n",
+        device, band, std::max<uint64_t>(rate_bps / 1000, 8000), rate_bps, shaping.burst_bytes, std::min(band, kBands - 1),
+        band < kBands ? 60000 : 1600, shaping.queue_bytes);
+  }
+  for (const auto& [protocol, field] : {std::pair{"ip", "ip dsfield"}, {"ipv6", "ip6 priority"}}) {
+    const int first = std::string(protocol) == "ip" ? 10 : 20;  // a number per protocol and rule
+    out += fmt::format("filter add dev {} parent 1: prio {} protocol {} u32 match {} 0x04 0xfc classid 1:18\n", device, first, protocol, field);
+    for (int band = 0; band < kBands; ++band) {
+      out += fmt::format("filter add dev {} parent 1: prio {} protocol {} u32 match {} 0x{:02x} 0xe0 classid 1:1{}\n", device,
+                         first + 1 + band, protocol, field, (kBands - 1 - band) << 5, band);
+    }
+  }
+  return out;
+}
+
 // One class for everything. htb with hysteresis (hysteresis.h) instead of tbf, which arms a timer per packet.
 std::string Shaper(const Topology& topology, const std::string& device, uint64_t rate_bps) {
   const Shaping shaping = ShapingFor(rate_bps, topology.hosts.size(), topology.mtu);
   // Not idle: with a queue the port waits for room in the veth ring instead of dropping (kernel 6.16 on).
   if (rate_bps == 0) return fmt::format("qdisc add dev {} root bfifo limit {}\n", device, shaping.queue_bytes);
+  if (topology.priorities) return PriorityBands(device, rate_bps, shaping);
   return fmt::format(
       "qdisc add dev {0} root handle 1: htb default 1\n"
       "class add dev {0} parent 1: classid 1:1 htb rate {1}bit burst {2} cburst {2} quantum 60000\n"

@@ -35,6 +35,7 @@ Json TopologyToJson(const Paths& paths, const Topology& topology) {
   return {{"mtu", topology.mtu},
           {"seed", topology.seed},
           {"multicast_snooping", topology.multicast_snooping},
+          {"priorities", topology.priorities},
           {"ipv6", topology.ipv6},
           {"oversubscription", topology.oversubscription},
           {"racks", racks},
@@ -48,6 +49,7 @@ State StateFromJson(const std::string& lab, const Json& j) {
   state.topology.seed = j.at("seed");
   state.topology.multicast_snooping = j.at("multicast_snooping");
   state.topology.ipv6 = j.at("ipv6");
+  state.topology.priorities = j.at("priorities");
   state.topology.oversubscription = j.at("oversubscription");
   for (const auto& r : j.at("racks")) {
     state.topology.racks.push_back(Rack{.name = r.at("name"),

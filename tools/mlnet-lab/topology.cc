@@ -122,9 +122,10 @@ Result<Topology> ReadTopology(const YAML::Node& root) {
   if (root["seed"]) topology.seed = root["seed"].as<uint64_t>();
   if (root["ipv6"]) topology.ipv6 = root["ipv6"].as<bool>();
   if (root["switch"]) {
-    if (auto r = CheckKeys(root["switch"], "switch", {"multicast_snooping"}); !r)
+    if (auto r = CheckKeys(root["switch"], "switch", {"multicast_snooping", "priorities"}); !r)
       return tl::make_unexpected(r.error());
     topology.multicast_snooping = root["switch"]["multicast_snooping"].as<bool>(false);
+    topology.priorities = root["switch"]["priorities"].as<bool>(false);
   }
   const YAML::Node defaults = root["defaults"];
   if (defaults) {

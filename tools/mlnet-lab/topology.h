@@ -52,6 +52,7 @@ struct Topology {
   uint32_t mtu = 1500;
   uint64_t seed = 1;
   bool multicast_snooping = false;
+  bool priorities = false;  // shaped links send the highest IP precedence first; else in the order of arrival
   bool ipv6 = false;  // hosts have IPv6 addresses only; else IPv4 only
   double oversubscription = 0;  // of an uplink without a rate: its hosts' rates together, divided by this; 0: no limit
   std::vector<Rack> racks;

@@ -42,6 +42,7 @@ struct UpOptions {
   std::string loss, duplicate, reorder, corrupt, delay;
   bool no_daemons = false;
   bool ipv6 = false;
+  bool priorities = false;
 };
 
 // Which flags were given: only those override a topology file.
@@ -117,6 +118,7 @@ Result<Topology> MakeTopology(const Globals& globals, const UpOptions& options, 
   if (!from_file || given("--mtu")) topology.mtu = options.mtu;
   if (!from_file || given("--seed")) topology.seed = options.seed;
   if (options.ipv6) topology.ipv6 = true;
+  if (options.priorities) topology.priorities = true;
   if (!from_file || given("--name")) topology.name = globals.name;
   auto finished = Finish(std::move(topology));
   // Only now are all racks known by name.
@@ -241,6 +243,7 @@ void AddUpCommand(CLI::App& app, Globals& globals) {
   command->add_option("--seed", options->seed, "Seed of the faults")->capture_default_str();
   command->add_option("--topology", options->topology_file, "Topology file (YAML); other flags override it");
   command->add_flag("--ipv6", options->ipv6, "Hosts have IPv6 addresses (fd77::1, ...) instead of IPv4 ones");
+  command->add_flag("--priorities", options->priorities, "Links with a rate send frames by their DSCP, as switches can");
   command->add_flag("--no-daemons", options->no_daemons, "Links only: start no mlnetd");
   const Given given = [command, &app](const char* flag) {
     return (std::string(flag) == "--name" ? app.count(flag) : command->count(flag)) > 0;
