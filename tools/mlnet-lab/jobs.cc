@@ -14,19 +14,17 @@
 #include <thread>
 
 #include "base/errno_error.h"
-#include "commands.h"
 #include "jobs_report.h"
+#include "measurement.h"
 #include "mlnet-perf/job_files.h"
 #include "perf_sizes.h"
+#include "perf_traffic.h"
 #include "perf_turn.h"
-#include "rpc/client.h"
-#include "work_folder.h"
 
 namespace mlnet::lab {
 namespace {
 
 constexpr std::chrono::milliseconds kPoll{10};
-constexpr std::chrono::seconds kRpcTimeout{10};
 
 struct JobsOptions {
   int count = 4;
@@ -39,49 +37,33 @@ struct JobsOptions {
   uint64_t seed = 1;
 };
 
-struct CpuTimes {
-  uint64_t busy = 0, all = 0;
-};
-
-CpuTimes ReadCpu() {
-  std::ifstream file("/proc/stat");
-  std::string name;
-  uint64_t user = 0, nice = 0, system = 0, idle = 0, iowait = 0, irq = 0, softirq = 0, steal = 0;
-  file >> name >> user >> nice >> system >> idle >> iowait >> irq >> softirq >> steal;
-  const uint64_t busy = user + nice + system + irq + softirq + steal;
-  return {busy, busy + idle + iowait};
-}
-
 class Round {
  public:
-  Round(const Paths& paths, const State& state, const JobsOptions& options, const std::string& order, const WorkFolder& folder)
-      : paths_(paths), options_(options), order_(order), folder_(folder) {
-    for (const Host& host : state.topology.hosts) {
-      if (!host.is_aggregator) workers_.push_back(host);
-    }
-  }
+  /// `stop` is set here, too: when a job fails the others have nothing left to measure.
+  Round(const Measurement& measurement, const JobsOptions& options, const std::string& order, std::atomic<bool>& stop)
+      : measurement_(measurement), options_(options), order_(order), stop_(stop) {}
 
   Result<JobsOutcome> Run() {
-    folder_.Clear();
+    measurement_.folder.Clear();
     outcome_.order = order_;
     if (auto ok = MakeTurns(); !ok) return tl::make_unexpected(ok.error());
     std::vector<Result<std::vector<std::vector<perf::RankRow>>>> results(turns_.size());
     std::vector<std::thread> threads;
-    std::atomic<size_t> num_running{turns_.size()};
     for (size_t i = 0; i < turns_.size(); ++i) {
       threads.emplace_back([&, i] {
-        results[i] = RunTurn(paths_, turns_[i], stop_, [] {});
-        if (!results[i]) stop_ = true;  // one that failed leaves the others without a measure
-        --num_running;
+        results[i] = RunTurn(measurement_.paths, turns_[i], stop_, [] {});
+        if (!results[i]) stop_ = true;
       });
     }
     OpenGate();
-    const CpuTimes before = ReadCpu();
-    while (num_running > 0) std::this_thread::sleep_for(kPoll);
-    const CpuTimes after = ReadCpu();
-    outcome_.cpu_share = static_cast<double>(after.busy - before.busy) / static_cast<double>(std::max<uint64_t>(1, after.all - before.all));
+    const auto before = TakeSnapshot(measurement_.paths);
     for (std::thread& thread : threads) thread.join();
-    DeleteJobs();
+    const auto after = TakeSnapshot(measurement_.paths);
+    if (!before) return tl::make_unexpected(before.error());
+    if (!after) return tl::make_unexpected(after.error());
+    Spent spent;
+    spent.Add(*before, *after, {});
+    outcome_.cpu_share = spent.CpuPercent() / 100;
     return Collect(results);
   }
 
@@ -95,9 +77,9 @@ class Round {
       const uint32_t weight = options_.weights[static_cast<size_t>(i) % options_.weights.size()];
       Turn turn;
       turn.backend = "job";
-      turn.hosts = workers_;
+      turn.hosts = measurement_.workers;
       turn.timeout_s = options_.timeout_s;
-      turn.spec.world_size = static_cast<int>(workers_.size()) * options_.ranks_per_host;
+      turn.spec.world_size = static_cast<int>(turn.hosts.size()) * options_.ranks_per_host;
       turn.spec.ranks_per_host = options_.ranks_per_host;
       turn.spec.counts = {count};
       turn.spec.iterations = options_.calls;
@@ -105,25 +87,16 @@ class Round {
       turn.spec.seed = options_.seed * 1000 + static_cast<uint64_t>(i);
       turn.spec.timeout_s = options_.timeout_s;
       turn.spec.job = fmt::format("jobs-{}-{}-{:02}", getpid(), order_, i);
-      turn.spec.dir = (folder_.path() / std::to_string(i)).string();
+      turn.spec.dir = (measurement_.folder.path() / std::to_string(i)).string();
       std::error_code error;
       std::filesystem::create_directories(turn.spec.dir, error);
       if (error) return tl::make_unexpected(ErrnoError("create " + turn.spec.dir, error.value()));
-      const Json params = {{"name", turn.spec.job}, {"world_size", turn.spec.world_size}, {"order", order_}, {"weight", weight}};
-      if (auto ok = Call("job.create", params); !ok) return ok;
+      turn.declared = {{"order", order_}, {"weight", weight}};
       JobOutcome& outcome = outcome_.jobs.emplace_back();
       outcome.name = turn.spec.job;
       outcome.weight = weight;
       turns_.push_back(std::move(turn));
     }
-    return {};
-  }
-
-  Result<void> Call(const std::string& method, const Json& params) const {
-    auto client = rpc::Client::Connect(paths_.Socket(workers_.front().name).string());
-    if (!client) return tl::make_unexpected(client.error());
-    auto reply = client->Call(method, params, kRpcTimeout);
-    if (!reply) return tl::make_unexpected(reply.error());
     return {};
   }
 
@@ -139,10 +112,6 @@ class Round {
       while (!stop_ && !is_ready(turn)) std::this_thread::sleep_for(kPoll);
     }
     std::ofstream(perf::GateFile(turns_.front().spec)).put('\n');
-  }
-
-  void DeleteJobs() const {
-    for (const Turn& turn : turns_) (void)Call("job.delete", {{"name", turn.spec.job}});
   }
 
   Result<JobsOutcome> Collect(const std::vector<Result<std::vector<std::vector<perf::RankRow>>>>& results) {
@@ -166,28 +135,22 @@ class Round {
     return outcome_;
   }
 
-  const Paths& paths_;
+  const Measurement& measurement_;
   const JobsOptions& options_;
   const std::string order_;
-  const WorkFolder& folder_;
-  std::vector<Host> workers_;
+  std::atomic<bool>& stop_;
   std::vector<Turn> turns_;
   JobsOutcome outcome_;
-  std::atomic<bool> stop_{false};
 };
 
 Result<void> Jobs(Globals& globals, const JobsOptions& options) {
-  if (auto ok = RequireRoot(); !ok) return ok;
-  const Paths paths(globals.name);
-  auto state = LoadReadyState(paths);
-  if (!state) return tl::make_unexpected(state.error());
-  if (!state->has_daemons) return Err(ErrorCode::kUnavailable, "lab '" + paths.lab + "' runs no daemons", "mlnet-lab up without --no-daemons");
-  auto folder = WorkFolder::Create(paths, "jobs");
-  if (!folder) return tl::make_unexpected(folder.error());
+  const auto measurement = BeginMeasurement(globals, "jobs");
+  if (!measurement) return tl::make_unexpected(measurement.error());
+  StopOnSignal signals;
   std::vector<JobsOutcome> outcomes;
   for (const std::string& order : options.orders) {
     fmt::print(stderr, "{} jobs, order {}\n", options.count, order);
-    auto outcome = Round(paths, *state, options, order, *folder).Run();
+    auto outcome = Round(*measurement, options, order, signals.flag()).Run();
     if (!outcome) return tl::make_unexpected(outcome.error());
     if (outcome->Wrong() > 0) globals.exit_code = 1;
     outcomes.push_back(std::move(*outcome));

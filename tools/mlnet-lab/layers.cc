@@ -4,17 +4,15 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <filesystem>
 #include <memory>
 
-#include "commands.h"
 #include "layers_report.h"
+#include "measurement.h"
 #include "mlnet-perf/layers_files.h"
 #include "perf_sizes.h"
 #include "perf_traffic.h"
 #include "perf_turn.h"
-#include "work_folder.h"
 
 namespace mlnet::lab {
 namespace {
@@ -58,19 +56,15 @@ Result<perf::Trace> FindTrace(const std::string& name) {
 
 class LayersRun {
  public:
-  LayersRun(const Paths& paths, const State& state, const LayersOptions& options, const WorkFolder& folder)
-      : paths_(paths), options_(options), folder_(folder) {
-    for (const Host& host : state.topology.hosts) {
-      if (!host.is_aggregator) workers_.push_back(host);
-    }
-  }
+  LayersRun(const Measurement& measurement, const LayersOptions& options, const std::atomic<bool>& stop)
+      : measurement_(measurement), options_(options), stop_(stop) {}
 
   Result<LayersOutcome> Run() {
     const auto trace = FindTrace(options_.trace);
     if (!trace) return tl::make_unexpected(trace.error());
     outcome_.trace = perf::Scaled(*trace, options_.scale);
     outcome_.scale = options_.scale;
-    outcome_.ranks = static_cast<int>(workers_.size()) * options_.ranks_per_host;
+    outcome_.ranks = static_cast<int>(measurement_.workers.size()) * options_.ranks_per_host;
     for (const std::string& policy : options_.policies) outcome_.policies.emplace_back().policy = policy;
     if (auto ok = MeasureRate(); !ok) return tl::make_unexpected(ok.error());
     for (int round = 0; round < options_.rounds; ++round) {
@@ -114,13 +108,13 @@ class LayersRun {
   }
 
   Result<void> Turn(const perf::LayersPlan& plan, const std::string& name, PolicyOutcome& outcome, std::vector<double>& rates) {
-    auto dir = folder_.NewTurn(num_turns_);
+    auto dir = measurement_.folder.NewTurn(num_turns_);
     if (!dir) return tl::make_unexpected(dir.error());
     lab::Turn turn;
     turn.backend = "layers";
-    turn.hosts = workers_;
+    turn.hosts = measurement_.workers;
     turn.timeout_s = options_.timeout_s;
-    turn.classes = kClasses;
+    turn.declared = {{"classes", kClasses}};
     turn.spec.dir = *dir;
     turn.spec.world_size = outcome_.ranks;
     turn.spec.ranks_per_host = options_.ranks_per_host;
@@ -130,7 +124,7 @@ class LayersRun {
     turn.spec.job = fmt::format("layers-{}-{}-{}", getpid(), num_turns_++, name);
     if (auto ok = perf::SavePlan(perf::PlanFile(turn.spec), plan); !ok) return ok;
     std::vector<Result<Snapshot>> snapshots;
-    const auto ranks = RunTurn(paths_, turn, never_, [&] { snapshots.push_back(TakeSnapshot(paths_)); });
+    const auto ranks = RunTurn(measurement_.paths, turn, stop_, [&] { snapshots.push_back(TakeSnapshot(measurement_.paths)); });
     if (!ranks) return tl::make_unexpected(ranks.error());
     for (const auto& snapshot : snapshots) {
       if (!snapshot) return tl::make_unexpected(snapshot.error());
@@ -143,25 +137,19 @@ class LayersRun {
     return {};
   }
 
-  const Paths& paths_;
+  const Measurement& measurement_;
   const LayersOptions& options_;
-  const WorkFolder& folder_;
-  std::vector<Host> workers_;
+  const std::atomic<bool>& stop_;
   perf::PolicyOptions options_at_rate_;
   LayersOutcome outcome_;
   int num_turns_ = 0;
-  std::atomic<bool> never_{false};
 };
 
 Result<void> Layers(Globals& globals, const LayersOptions& options) {
-  if (auto ok = RequireRoot(); !ok) return ok;
-  const Paths paths(globals.name);
-  auto state = LoadReadyState(paths);
-  if (!state) return tl::make_unexpected(state.error());
-  if (!state->has_daemons) return Err(ErrorCode::kUnavailable, "lab '" + paths.lab + "' runs no daemons", "mlnet-lab up without --no-daemons");
-  auto folder = WorkFolder::Create(paths, "layers");
-  if (!folder) return tl::make_unexpected(folder.error());
-  auto outcome = LayersRun(paths, *state, options, *folder).Run();
+  const auto measurement = BeginMeasurement(globals, "layers");
+  if (!measurement) return tl::make_unexpected(measurement.error());
+  StopOnSignal signals;
+  const auto outcome = LayersRun(*measurement, options, signals.flag()).Run();
   if (!outcome) return tl::make_unexpected(outcome.error());
   if (outcome->Wrong() > 0) globals.exit_code = 1;
   if (!globals.json) {

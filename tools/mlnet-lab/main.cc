@@ -19,12 +19,10 @@ int main(int argc, char** argv) {
   mlnet::lab::AddExecCommand(app, globals);
   mlnet::lab::AddXdpCommand(app, globals);
   mlnet::lab::AddFaultCommand(app, globals);
-#ifdef MLNET_LAB_HAS_PERF
   mlnet::lab::AddPerfCommand(app, globals);
   mlnet::lab::AddJobsCommand(app, globals);
   mlnet::lab::AddLayersCommand(app, globals);
   mlnet::lab::AddUrgentCommand(app, globals);
-#endif
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -4,17 +4,14 @@
 // machine does falls on all of them; no XDP program is on the lab's ports during a peer's turn, since it
 // would switch off the peer's segmentation offload.
 #include <fmt/format.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <filesystem>
 #include <memory>
 
-#include "base/errno_error.h"
-#include "base/fd.h"
 #include "commands.h"
+#include "measurement.h"
 #include "mlnet-perf/element_type.h"
 #include "mlnet-perf/names.h"
 #include "perf_sizes.h"
@@ -22,7 +19,6 @@
 #include "perf_table.h"
 #include "perf_turn.h"
 #include "process.h"
-#include "work_folder.h"
 
 namespace mlnet::lab {
 namespace {
@@ -54,27 +50,7 @@ struct Plan {
   std::vector<Host> workers;
   std::vector<Contender> contenders;
   int rounds = 1;
-};
-
-std::atomic<bool> g_stop{false};
-
-/// While it lives, SIGINT and SIGTERM end the turn, and what was switched is switched back.
-class StopOnSignal {
- public:
-  StopOnSignal() {
-    struct sigaction action {};
-    action.sa_handler = [](int) { g_stop.store(true); };
-    sigaction(SIGINT, &action, &old_int_);
-    sigaction(SIGTERM, &action, &old_term_);
-  }
-  ~StopOnSignal() {
-    sigaction(SIGINT, &old_int_, nullptr);
-    sigaction(SIGTERM, &old_term_, nullptr);
-  }
-
- private:
-  struct sigaction old_int_ {
-  }, old_term_{};
+  const std::atomic<bool>* stop = nullptr;
 };
 
 Result<std::vector<uint64_t>> CountsOf(const PerfOptions& options, size_t element_bytes) {
@@ -122,9 +98,7 @@ Result<Plan> MakePlan(const Paths& paths, const PerfOptions& options) {
   plan.state = std::move(*state);
   const auto wires = ParseWires(options.wires);
   if (!wires) return tl::make_unexpected(wires.error());
-  for (const Host& host : plan.state.topology.hosts) {
-    if (!host.is_aggregator) plan.workers.push_back(host);
-  }
+  plan.workers = WorkersOf(plan.state.topology);
   auto spec = MakeSpec(options, static_cast<int>(plan.workers.size()) * options.ranks_per_host);
   if (!spec) return tl::make_unexpected(spec.error());
   plan.spec = std::move(*spec);
@@ -176,7 +150,7 @@ PerfRow ShapeOf(const Contender& contender, const perf::Spec& spec) {
 Result<void> Measure(const Paths& paths, const Plan& plan, const Turn& turn, PerfRow shape,
                      std::vector<PerfRow>& rows) {
   std::vector<Result<Snapshot>> snapshots;
-  const auto results = RunTurn(paths, turn, g_stop, [&] { snapshots.push_back(TakeSnapshot(paths)); });
+  const auto results = RunTurn(paths, turn, *plan.stop, [&] { snapshots.push_back(TakeSnapshot(paths)); });
   if (!results) return tl::make_unexpected(results.error());
   const auto& racks = plan.state.topology.racks;
   shape.has_racks = !racks.empty();
@@ -206,8 +180,9 @@ Result<void> RunAll(const Paths& paths, Plan& plan, const PerfOptions& options, 
       }
       const auto dir = folder->NewTurn(turn_number);
       if (!dir) return tl::make_unexpected(dir.error());
-      Turn turn{contender.backend, plan.spec, PlaceHosts(plan.workers, contender.placement), contender.shape,
-                options.multicast, options.timeout_s};
+      Turn turn{.backend = contender.backend, .spec = plan.spec, .hosts = PlaceHosts(plan.workers, contender.placement), .timeout_s = options.timeout_s};
+      if (!contender.shape.empty()) turn.declared["shape"] = contender.shape;
+      if (contender.IsMlnet() && !options.multicast.empty()) turn.declared["multicast"] = options.multicast;
       turn.spec.wire = contender.wire;
       turn.spec.dir = *dir;
       turn.spec.seed = options.seed * 1000 + static_cast<uint64_t>(round);
@@ -247,7 +222,8 @@ Result<void> Perf(Globals& globals, const PerfOptions& options) {
   const Paths paths(globals.name);
   auto plan = MakePlan(paths, options);
   if (!plan) return tl::make_unexpected(plan.error());
-  const StopOnSignal signals;
+  StopOnSignal signals;
+  plan->stop = &signals.flag();
   const bool was_on = plan->state.xdp == XdpMode::kOn;
   bool is_on = was_on;
   Rows rows;

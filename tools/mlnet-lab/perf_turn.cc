@@ -175,11 +175,9 @@ class DeclaredJob {
  public:
   static Result<DeclaredJob> Create(const Paths& paths, const Turn& turn) {
     DeclaredJob job(paths, turn);
-    if (turn.shape.empty() && turn.multicast.empty() && turn.classes == 0) return job;
-    Json params = {{"name", turn.spec.job}, {"world_size", turn.spec.world_size}};
-    if (!turn.shape.empty()) params["shape"] = turn.shape;
-    if (!turn.multicast.empty()) params["multicast"] = turn.multicast;
-    if (turn.classes != 0) params["classes"] = turn.classes;
+    if (turn.declared.empty()) return job;
+    Json params = turn.declared;
+    params.update({{"name", turn.spec.job}, {"world_size", turn.spec.world_size}});
     if (auto made = CallDaemon(paths, turn.hosts.front(), "job.create", params); !made)
       return tl::make_unexpected(made.error());
     job.is_there_ = true;
@@ -264,9 +262,9 @@ Result<std::string> FindRankProgram(const std::string& backend) {
       if (access((dir / name).c_str(), X_OK) == 0) return (dir / name).string();
     }
   }
+  const bool is_peer = backend == "gloo" || backend == "mpi";
   return Err(ErrorCode::kUnsupported, fmt::format("{} is not built", name),
-             backend == "mlnet" ? "build the target mlnet-perf-rank"
-                                : "configure with -DMLNET_PEERS=ON and build again");
+             is_peer ? "configure with -DMLNET_PEERS=ON and build again" : "cmake --build BUILD --target " + name);
 }
 
 }  // namespace mlnet::lab

@@ -13,13 +13,11 @@
 namespace mlnet::lab {
 
 struct Turn {
-  std::string backend;      // mlnet, gloo, mpi
+  std::string backend;      // the rank program is mlnet-perf-BACKEND
   perf::Spec spec;          // its dir exists and is empty
   std::vector<Host> hosts;  // the workers; rank r runs on host r / ranks_per_host
-  std::string shape;        // of mlnet's trees; empty: as the daemon chooses
-  std::string multicast;    // auto, on, off; empty: as the daemon is configured
   int timeout_s = 600;      // of the whole turn
-  int classes = 0;          // traffic classes of mlnet's job; 0: as the daemon is configured
+  Json declared{};          // of mlnet's job, as job.create has them; empty: the job is as the daemon is configured
 };
 
 /// The program of a backend: beside this one, or where it is installed.

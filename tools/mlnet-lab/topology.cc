@@ -5,6 +5,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "fault/fault.h"
@@ -281,6 +282,12 @@ Result<Topology> Finish(Topology topology) {
   }
   if (auto r = FinishRacks(topology); !r) return tl::make_unexpected(r.error());
   return topology;
+}
+
+std::vector<Host> WorkersOf(const Topology& topology) {
+  std::vector<Host> workers;
+  std::copy_if(topology.hosts.begin(), topology.hosts.end(), std::back_inserter(workers), [](const Host& host) { return !host.is_aggregator; });
+  return workers;
 }
 
 }  // namespace mlnet::lab

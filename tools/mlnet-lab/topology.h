@@ -79,4 +79,7 @@ Result<Topology> Finish(Topology topology);
 /// Lab names are [a-z][a-z0-9_]{0,15}; host and rack names the same with up to 11 characters.
 Result<void> CheckLabName(const std::string& name);
 
+/// Hosts with ranks, in the topology's order.
+std::vector<Host> WorkersOf(const Topology& topology);
+
 }  // namespace mlnet::lab

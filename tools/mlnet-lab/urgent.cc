@@ -6,15 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <memory>
 
-#include "commands.h"
-#include "daemons.h"
+#include "measurement.h"
 #include "perf_sizes.h"
 #include "perf_traffic.h"
 #include "perf_turn.h"
-#include "work_folder.h"
 
 namespace mlnet::lab {
 namespace {
@@ -64,24 +61,20 @@ Result<uint64_t> FloatsIn(const std::string& text) {
   return sizes->front() / sizeof(float);
 }
 
-class Measurement {
+class UrgentRun {
  public:
-  Measurement(const Paths& paths, const State& state, const UrgentOptions& options, const WorkFolder& folder)
-      : paths_(paths), options_(options), folder_(folder) {
-    for (const Host& host : state.topology.hosts) {
-      if (!host.is_aggregator) workers_.push_back(host);
-    }
-  }
+  UrgentRun(const Measurement& measurement, const UrgentOptions& options, const std::atomic<bool>& stop)
+      : measurement_(measurement), options_(options), stop_(stop) {}
 
   Result<Outcome> Run() {
     Outcome outcome;
-    const auto before = TakeSnapshot(paths_);
+    const auto before = TakeSnapshot(measurement_.paths);
     if (!before) return tl::make_unexpected(before.error());
     const auto marked = RunOne("marked", kClasses - 1, options_.fifo_samples, outcome);
     if (!marked) return tl::make_unexpected(marked.error());
     const auto unmarked = RunOne("unmarked", 0, 0, outcome);
     if (!unmarked) return tl::make_unexpected(unmarked.error());
-    const auto after = TakeSnapshot(paths_);
+    const auto after = TakeSnapshot(measurement_.paths);
     if (!after) return tl::make_unexpected(after.error());
     Spent spent;
     spent.Add(*before, *after, {});
@@ -101,13 +94,13 @@ class Measurement {
     const auto backlog = FloatsIn(options_.backlog), urgent = FloatsIn(options_.urgent);
     if (!backlog) return tl::make_unexpected(backlog.error());
     if (!urgent) return tl::make_unexpected(urgent.error());
-    const auto dir = folder_.NewTurn(num_turns_++);
+    const auto dir = measurement_.folder.NewTurn(num_turns_++);
     if (!dir) return tl::make_unexpected(dir.error());
     Turn turn;
     turn.backend = "urgent";
-    turn.hosts = workers_;
+    turn.hosts = measurement_.workers;
     turn.timeout_s = options_.timeout_s;
-    turn.spec.world_size = static_cast<int>(workers_.size());
+    turn.spec.world_size = static_cast<int>(turn.hosts.size());
     turn.spec.counts = {*backlog, *urgent};
     turn.spec.iterations = options_.samples;
     turn.spec.warmup = fifo_samples;
@@ -115,12 +108,9 @@ class Measurement {
     turn.spec.timeout_s = options_.timeout_s;
     turn.spec.job = fmt::format("urgent-{}-{}", getpid(), name);
     turn.spec.dir = *dir;
-    const Json params = {{"name", turn.spec.job}, {"world_size", turn.spec.world_size}, {"classes", kClasses},
-                         {"ceiling", ceiling}, {"shape", options_.shape}};
-    if (auto made = CallDaemon(paths_, workers_.front(), "job.create", params); !made) return tl::make_unexpected(made.error());
+    turn.declared = {{"classes", kClasses}, {"ceiling", ceiling}, {"shape", options_.shape}};
     fmt::print(stderr, "{}: {} ranks, {} behind {}\n", name, turn.spec.world_size, options_.urgent, options_.backlog);
-    auto rows = RunTurn(paths_, turn, stop_, [] {});
-    (void)CallDaemon(paths_, workers_.front(), "job.delete", {{"name", turn.spec.job}});
+    auto rows = RunTurn(measurement_.paths, turn, stop_, [] {});
     for (const auto& of_rank : rows ? *rows : Rows{}) {
       for (const perf::RankRow& row : of_rank) {
         outcome.wrong += row.wrong;
@@ -131,12 +121,10 @@ class Measurement {
     return rows;
   }
 
-  const Paths& paths_;
+  const Measurement& measurement_;
   const UrgentOptions& options_;
-  const WorkFolder& folder_;
-  std::vector<Host> workers_;
+  const std::atomic<bool>& stop_;
   int num_turns_ = 0;
-  std::atomic<bool> stop_{false};
 };
 
 void Print(const Outcome& outcome) {
@@ -154,14 +142,10 @@ void Print(const Outcome& outcome) {
 }
 
 Result<void> Urgent(Globals& globals, const UrgentOptions& options) {
-  if (auto ok = RequireRoot(); !ok) return ok;
-  const Paths paths(globals.name);
-  auto state = LoadReadyState(paths);
-  if (!state) return tl::make_unexpected(state.error());
-  if (!state->has_daemons) return Err(ErrorCode::kUnavailable, "lab '" + paths.lab + "' runs no daemons", "mlnet-lab up without --no-daemons");
-  auto folder = WorkFolder::Create(paths, "urgent");
-  if (!folder) return tl::make_unexpected(folder.error());
-  const auto outcome = Measurement(paths, *state, options, *folder).Run();
+  const auto measurement = BeginMeasurement(globals, "urgent");
+  if (!measurement) return tl::make_unexpected(measurement.error());
+  StopOnSignal signals;
+  const auto outcome = UrgentRun(*measurement, options, signals.flag()).Run();
   if (!outcome) return tl::make_unexpected(outcome.error());
   if (outcome->wrong > 0) globals.exit_code = 1;
   if (!globals.json) {
@@ -169,7 +153,7 @@ Result<void> Urgent(Globals& globals, const UrgentOptions& options) {
     return {};
   }
   fmt::print("{}\n", Json{{"schema", "mlnet-lab.urgent/1"}, {"name", globals.name}, {"backlog", options.backlog}, {"urgent", options.urgent},
-                          {"priorities", state->topology.priorities}, {"idle", outcome->idle.ToJson()},
+                          {"priorities", measurement->state.topology.priorities}, {"idle", outcome->idle.ToJson()},
                           {"behind", outcome->behind.ToJson()}, {"unmarked", outcome->unmarked.ToJson()}, {"fifo", outcome->fifo.ToJson()},
                           {"ratio_behind", outcome->Ratio(outcome->behind)}, {"ratio_unmarked", outcome->Ratio(outcome->unmarked)},
                           {"ratio_fifo", outcome->Ratio(outcome->fifo)}, {"wrong", outcome->wrong}, {"checked", outcome->checked},
