@@ -10,7 +10,6 @@
 #include <gloo/transport/tcp/device.h>
 #include <gloo/types.h>
 
-#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -133,25 +132,14 @@ Result<std::shared_ptr<gloo::Context>> Connect(const Spec& spec, int rank) {
   }
 }
 
-int Main(const Spec& spec, int rank) {
+Result<std::vector<RankRow>> Run(const Spec& spec, int rank) {
   auto context = Connect(spec, rank);
-  if (!context) return FailRank(spec, rank, context.error());
+  if (!context) return tl::make_unexpected(context.error());
   GlooBackend backend(spec, rank, std::move(*context));
-  return RunRank(spec, rank, backend);
+  return Measure(spec, rank, backend);
 }
 
 }  // namespace
 }  // namespace mlnet::perf
 
-int main(int argc, char** argv) {
-  if (argc != 3) {
-    fmt::print(stderr, "usage: mlnet-perf-gloo SPEC RANK; started by mlnet-lab perf\n");
-    return 2;
-  }
-  const auto spec = mlnet::perf::LoadSpec(argv[1]);
-  if (!spec) {
-    fmt::print(stderr, "mlnet-perf-gloo: {}\n", spec.error().ToString());
-    return 1;
-  }
-  return mlnet::perf::Main(*spec, std::atoi(argv[2]));
-}
+int main(int argc, char** argv) { return mlnet::perf::RankMain(argc, argv, "mlnet-lab perf", mlnet::perf::Run); }

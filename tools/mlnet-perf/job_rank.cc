@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <fstream>
 #include <thread>
 
@@ -93,33 +92,15 @@ class JobRank {
   RankRow row_;
 };
 
-int Main(const Spec& spec, int rank) {
-  JoinOptions options;
-  options.job = spec.job;
-  options.rank = rank;
-  options.world_size = spec.world_size;
-  options.timeout = std::chrono::seconds(spec.timeout_s);
+Result<std::vector<RankRow>> Run(const Spec& spec, int rank) {
+  JoinOptions options = JoinOptionsOf(spec, rank);
   options.work_bytes = spec.counts.front() * sizeof(float) * static_cast<uint64_t>(spec.iterations);
   auto comm = Communicator::Join(options);
-  if (!comm) return FailRank(spec, rank, comm.error());
-  const auto rows = JobRank(spec, rank, std::move(*comm)).Run();
-  if (!rows) return FailRank(spec, rank, rows.error());
-  if (auto ok = SaveRows(spec.ResultFile(rank), rows); !ok) return FailRank(spec, rank, ok.error());
-  return 0;
+  if (!comm) return tl::make_unexpected(comm.error());
+  return JobRank(spec, rank, std::move(*comm)).Run();
 }
 
 }  // namespace
 }  // namespace mlnet::perf
 
-int main(int argc, char** argv) {
-  if (argc != 3) {
-    fmt::print(stderr, "usage: mlnet-perf-job SPEC RANK; started by mlnet-lab jobs\n");
-    return 2;
-  }
-  const auto spec = mlnet::perf::LoadSpec(argv[1]);
-  if (!spec) {
-    fmt::print(stderr, "mlnet-perf-job: {}\n", spec.error().ToString());
-    return 1;
-  }
-  return mlnet::perf::Main(*spec, std::atoi(argv[2]));
-}
+int main(int argc, char** argv) { return mlnet::perf::RankMain(argc, argv, "mlnet-lab jobs", mlnet::perf::Run); }

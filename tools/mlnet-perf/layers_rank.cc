@@ -8,8 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <condition_variable>
-#include <cstdlib>
-#include <deque>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -34,7 +32,7 @@ void SleepUntil(uint64_t at_ns) {
   std::this_thread::sleep_until(std::chrono::steady_clock::time_point(std::chrono::nanoseconds(at_ns)));
 }
 
-/// The core, its lock, and a thread per class that waits for that class's sums in their order.
+/// The core and its lock. The communicator's thread reports each sum, and starts what comes next.
 class Sender {
  public:
   Sender(const Spec& spec, const LayersPlan& plan, Communicator& comm)
@@ -44,15 +42,11 @@ class Sender {
       count_ += tensor.count;
     }
     done_ns_.resize(plan.tensors.size());
-    for (size_t c = 0; c < waiting_.size(); ++c) threads_.emplace_back([this, c] { WaitForClass(c); });
   }
+  /// A communicator that has failed ends all that is under way; nothing else is when a rank is done.
   ~Sender() {
-    {
-      std::lock_guard lock(mutex_);
-      is_closing_ = true;
-    }
-    changed_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return num_under_way_ == 0; });
   }
   Sender(const Sender&) = delete;
 
@@ -93,39 +87,24 @@ class Sender {
   }
 
  private:
-  struct Started {
-    Chunk chunk;
-    std::shared_ptr<Work> work;
-  };
-
   // Under the lock, by the core: calls of a class go out in the order in which it starts them.
   void Start(const Chunk& chunk) {
     const uint64_t first = offsets_[chunk.tag] + chunk.offset / sizeof(float);
-    auto work = comm_.AllReduce(in_ + first, out_ + first, chunk.bytes / sizeof(float), DataType::kFloat32, ReduceOp::kSum,
-                                Options(chunk.traffic_class));
-    waiting_[chunk.traffic_class].push_back({chunk, std::move(work)});
+    ++num_under_way_;
+    CallOptions options = Options(chunk.traffic_class);
+    options.on_done = [this, chunk](const Result<void>& outcome) { OnDone(chunk, outcome); };
+    comm_.AllReduce(in_ + first, out_ + first, chunk.bytes / sizeof(float), DataType::kFloat32, ReduceOp::kSum, options);
     ++chunks_[chunk.traffic_class];
-    changed_.notify_all();
   }
 
-  void WaitForClass(size_t traffic_class) {
-    auto& waiting = waiting_[traffic_class];
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      changed_.wait(lock, [&] { return !waiting.empty() || is_closing_; });
-      if (waiting.empty()) return;
-      const Started started = waiting.front();
-      lock.unlock();
-      const auto ok = started.work->Wait();
-      const uint64_t now_ns = NowNs();
-      lock.lock();
-      waiting.pop_front();
-      if (!ok && !error_) error_ = ok.error();
-      if (error_ || core_.NotifyFinish(started.chunk)) {
-        done_ns_[started.chunk.tag] = now_ns;
-        changed_.notify_all();
-      }
-    }
+  void OnDone(const Chunk& chunk, const Result<void>& outcome) {
+    const uint64_t now_ns = NowNs();
+    const std::lock_guard lock(mutex_);
+    --num_under_way_;
+    if (!outcome && !error_) error_ = outcome.error();
+    if (!error_ && !core_.NotifyFinish(chunk)) return;
+    done_ns_[chunk.tag] = now_ns;
+    changed_.notify_all();
   }
 
   const Spec& spec_;
@@ -133,19 +112,17 @@ class Sender {
   Communicator& comm_;
   uint64_t count_ = 0;
   std::vector<uint64_t> offsets_;  // floats
-  std::vector<std::thread> threads_;
 
-  std::mutex mutex_;  // guards all below
-  std::condition_variable changed_;
+  std::recursive_mutex mutex_;  // guards all below; recursive, as a call that is refused ends within Start
+  std::condition_variable_any changed_;
   schedule::Core core_;
   std::vector<schedule::TaskId> ids_;
-  std::array<std::deque<Started>, 8> waiting_;
   std::array<uint64_t, 8> chunks_{};
   const float* in_ = nullptr;
   float* out_ = nullptr;
   std::vector<uint64_t> done_ns_;
+  size_t num_under_way_ = 0;
   std::optional<Error> error_;
-  bool is_closing_ = false;
 };
 
 class LayersRank {
@@ -252,8 +229,8 @@ class LayersRank {
   const int rank_;
   Communicator& comm_;
   SharedArea& area_;
+  std::vector<float> in_, out_;  // in use as long as the sender lives
   Sender sender_;
-  std::vector<float> in_, out_;
   uint64_t call_ = 0;
   uint64_t retransmits_before_ = 0;
   RankRow rate_ = Named(kRateRow), start_ = Named(kStartRow), end_ = Named(kEndRow), first_wait_ = Named(kFirstWaitRow),
@@ -265,36 +242,13 @@ Result<std::vector<RankRow>> Run(const Spec& spec, int rank) {
   if (!plan) return tl::make_unexpected(plan.error());
   auto area = SharedArea::Open(spec.SharedFile(), spec.world_size);
   if (!area) return tl::make_unexpected(area.error());
-  JoinOptions options;
-  options.job = spec.job;
-  options.rank = rank;
-  options.world_size = spec.world_size;
-  options.timeout = std::chrono::seconds(spec.timeout_s);
-  auto comm = Communicator::Join(options);
+  auto comm = Communicator::Join(JoinOptionsOf(spec, rank));
   if (!comm) return tl::make_unexpected(comm.error());
   prctl(PR_SET_TIMERSLACK, 1UL);  // waits are as exact as the machine can
   return LayersRank(spec, *plan, rank, **comm, *area).Run();
 }
 
-int Main(const Spec& spec, int rank) {
-  const auto rows = Run(spec, rank);
-  if (!rows) return FailRank(spec, rank, rows.error());
-  if (auto ok = SaveRows(spec.ResultFile(rank), rows); !ok) return FailRank(spec, rank, ok.error());
-  return 0;
-}
-
 }  // namespace
 }  // namespace mlnet::perf
 
-int main(int argc, char** argv) {
-  if (argc != 3) {
-    fmt::print(stderr, "usage: mlnet-perf-layers SPEC RANK; started by mlnet-lab layers\n");
-    return 2;
-  }
-  const auto spec = mlnet::perf::LoadSpec(argv[1]);
-  if (!spec) {
-    fmt::print(stderr, "mlnet-perf-layers: {}\n", spec.error().ToString());
-    return 1;
-  }
-  return mlnet::perf::Main(*spec, std::atoi(argv[2]));
-}
+int main(int argc, char** argv) { return mlnet::perf::RankMain(argc, argv, "mlnet-lab layers", mlnet::perf::Run); }

@@ -163,18 +163,27 @@ Result<std::vector<RankRow>> Measure(const Spec& spec, int rank, Backend& backen
   return rows;
 }
 
-int RunRank(const Spec& spec, int rank, Backend& backend) {
-  const auto rows = Measure(spec, rank, backend);
-  if (!rows) return FailRank(spec, rank, rows.error());
-  if (auto ok = SaveRows(spec.ResultFile(rank), rows); !ok) return FailRank(spec, rank, ok.error());
-  return 0;
+int LeaveRows(const Spec& spec, int rank, const Result<std::vector<RankRow>>& rows) {
+  const Result<void> left = rows ? SaveRows(spec.ResultFile(rank), rows) : Result<void>(tl::make_unexpected(rows.error()));
+  if (left) return 0;
+  fmt::print(stderr, "rank {}: {}\n", rank, left.error().ToString());
+  // Best effort: when the file cannot be written either, stderr has said it.
+  (void)SaveRows(spec.ResultFile(rank), tl::make_unexpected(left.error()));
+  return 1;
 }
 
-int FailRank(const Spec& spec, int rank, const Error& error) {
-  fmt::print(stderr, "rank {}: {}\n", rank, error.ToString());
-  // Best effort: when the file cannot be written either, stderr has said it.
-  (void)SaveRows(spec.ResultFile(rank), tl::make_unexpected(error));
-  return 1;
+int RankMain(int argc, char** argv, const char* starter, Result<std::vector<RankRow>> (*run)(const Spec& spec, int rank)) {
+  if (argc != 3) {
+    fmt::print(stderr, "usage: {} SPEC RANK; started by {}\n", argv[0], starter);
+    return 2;
+  }
+  const auto spec = LoadSpec(argv[1]);
+  if (!spec) {
+    fmt::print(stderr, "{}: {}\n", argv[0], spec.error().ToString());
+    return 1;
+  }
+  const int rank = std::atoi(argv[2]);
+  return LeaveRows(*spec, rank, run(*spec, rank));
 }
 
 uint64_t TcpRetransmits(const Spec& spec, int rank) {

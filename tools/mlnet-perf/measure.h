@@ -33,11 +33,11 @@ class Backend {
 
 Result<std::vector<RankRow>> Measure(const Spec& spec, int rank, Backend& backend);
 
-/// Runs Measure, leaves rows or error in the rank's file, shows the error on stderr. The exit code.
-int RunRank(const Spec& spec, int rank, Backend& backend);
+/// Leaves a rank's rows in its file, or its error, which is shown on stderr, too. The exit code.
+int LeaveRows(const Spec& spec, int rank, const Result<std::vector<RankRow>>& rows);
 
-/// As RunRank for a rank that could not even begin.
-int FailRank(const Spec& spec, int rank, const Error& error);
+/// The main function of `PROGRAM SPEC RANK`, which `starter` starts: leaves what `run` returns.
+int RankMain(int argc, char** argv, const char* starter, Result<std::vector<RankRow>> (*run)(const Spec& spec, int rank));
 
 /// TCP segments sent again in this network namespace, for the first rank of a host; else 0.
 uint64_t TcpRetransmits(const Spec& spec, int rank);

@@ -2,7 +2,6 @@
 // mlnet-perf-rank SPEC RANK: one rank over libmlnet.
 #include <fmt/format.h>
 
-#include <cstdlib>
 
 #include "mlnet-perf/measure.h"
 
@@ -47,30 +46,16 @@ class MlnetBackend final : public Backend {
   DataType dtype_ = DataType::kFloat32;
 };
 
-int Main(const Spec& spec, int rank) {
-  JoinOptions options;
+Result<std::vector<RankRow>> Run(const Spec& spec, int rank) {
+  JoinOptions options = JoinOptionsOf(spec, rank);
   options.small_bytes = 0;  // what is measured is the sum in the kernel, at every size
-  options.job = spec.job;
-  options.rank = rank;
-  options.world_size = spec.world_size;
   auto comm = Communicator::Join(options);
-  if (!comm) return FailRank(spec, rank, comm.error());
+  if (!comm) return tl::make_unexpected(comm.error());
   MlnetBackend backend(spec, std::move(*comm));
-  return RunRank(spec, rank, backend);
+  return Measure(spec, rank, backend);
 }
 
 }  // namespace
 }  // namespace mlnet::perf
 
-int main(int argc, char** argv) {
-  if (argc != 3) {
-    fmt::print(stderr, "usage: mlnet-perf-rank SPEC RANK; started by mlnet-lab perf\n");
-    return 2;
-  }
-  const auto spec = mlnet::perf::LoadSpec(argv[1]);
-  if (!spec) {
-    fmt::print(stderr, "mlnet-perf-rank: {}\n", spec.error().ToString());
-    return 1;
-  }
-  return mlnet::perf::Main(*spec, std::atoi(argv[2]));
-}
+int main(int argc, char** argv) { return mlnet::perf::RankMain(argc, argv, "mlnet-lab perf", mlnet::perf::Run); }

@@ -71,10 +71,10 @@ int Main(const Spec& spec) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   if (size != spec.world_size) {
-    return FailRank(spec, rank, {ErrorCode::kMismatch, fmt::format("mpirun started {} ranks", size), ""});
+    return LeaveRows(spec, rank, Err(ErrorCode::kMismatch, fmt::format("mpirun started {} ranks", size)));
   }
   MpiBackend backend(spec, rank);
-  return RunRank(spec, rank, backend);
+  return LeaveRows(spec, rank, Measure(spec, rank, backend));
 }
 
 }  // namespace

@@ -28,6 +28,15 @@ Result<Json> Load(const std::string& file) {
 
 }  // namespace
 
+JoinOptions JoinOptionsOf(const Spec& spec, int rank) {
+  JoinOptions options;
+  options.job = spec.job;
+  options.rank = rank;
+  options.world_size = spec.world_size;
+  options.timeout = std::chrono::seconds(spec.timeout_s);
+  return options;
+}
+
 Result<void> SaveSpec(const Spec& spec) {
   return Save(spec.File(), {{"dir", spec.dir},
                             {"world_size", spec.world_size},

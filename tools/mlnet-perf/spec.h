@@ -36,6 +36,9 @@ struct Spec {
   std::string ResultFile(int rank) const { return dir + "/rank-" + std::to_string(rank) + ".json"; }
 };
 
+/// How a rank of mlnet joins.
+JoinOptions JoinOptionsOf(const Spec& spec, int rank);
+
 Result<void> SaveSpec(const Spec& spec);
 Result<Spec> LoadSpec(const std::string& file);
 

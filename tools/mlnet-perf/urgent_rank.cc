@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <thread>
 
 #include "mlnet-perf/measure.h"
@@ -123,32 +122,13 @@ class UrgentRank {
   RankRow row_;
 };
 
-int Main(const Spec& spec, int rank) {
-  JoinOptions options;
-  options.job = spec.job;
-  options.rank = rank;
-  options.world_size = spec.world_size;
-  options.timeout = std::chrono::seconds(spec.timeout_s);
-  auto comm = Communicator::Join(options);
-  if (!comm) return FailRank(spec, rank, comm.error());
-  const auto rows = UrgentRank(spec, rank, std::move(*comm)).Run();
-  if (!rows) return FailRank(spec, rank, rows.error());
-  if (auto ok = SaveRows(spec.ResultFile(rank), rows); !ok) return FailRank(spec, rank, ok.error());
-  return 0;
+Result<std::vector<RankRow>> Run(const Spec& spec, int rank) {
+  auto comm = Communicator::Join(JoinOptionsOf(spec, rank));
+  if (!comm) return tl::make_unexpected(comm.error());
+  return UrgentRank(spec, rank, std::move(*comm)).Run();
 }
 
 }  // namespace
 }  // namespace mlnet::perf
 
-int main(int argc, char** argv) {
-  if (argc != 3) {
-    fmt::print(stderr, "usage: mlnet-perf-urgent SPEC RANK; started by mlnet-lab urgent\n");
-    return 2;
-  }
-  const auto spec = mlnet::perf::LoadSpec(argv[1]);
-  if (!spec) {
-    fmt::print(stderr, "mlnet-perf-urgent: {}\n", spec.error().ToString());
-    return 1;
-  }
-  return mlnet::perf::Main(*spec, std::atoi(argv[2]));
-}
+int main(int argc, char** argv) { return mlnet::perf::RankMain(argc, argv, "mlnet-lab urgent", mlnet::perf::Run); }
