@@ -272,7 +272,6 @@ def sizes_are_tuned_at_the_same_steps_and_remembered():
     import tempfile
     from mlnet import tuning
     tuning.MEASURE_STEPS, tuning.TRIALS, tuning.SETTLE_STEPS = 1, 4, 1
-    tuning.Tuning.__init__.__defaults__ = (1, 4)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "sizes.json")
         found = []
@@ -290,7 +289,6 @@ def sizes_are_tuned_at_the_same_steps_and_remembered():
             ours = train("overlap", loop=loop, options={"tune": path})
             assert torch.equal(ours.view(torch.int32), expected.view(torch.int32)), "bits differ"
             assert len(found[-1]) == expected_trials and len({t[:2] for t in found[-1]}) == 4, found
-        assert found[0] == found[1] or RANK != 0 or os.path.exists(path), found
     everyone = [None] * SIZE
     dist.all_gather_object(everyone, found)
     assert all(other == everyone[0] for other in everyone), everyone
@@ -320,6 +318,34 @@ def what_cannot_be_scheduled_is_refused():
     refused(RuntimeError, lambda: mlnet.schedule(model, partition=1000), "at least 32768")
     refused(RuntimeError, lambda: mlnet.schedule(model, classes=9), "must be 1 to 8")
     refused(TypeError, lambda: mlnet.schedule(model, torch.optim.LBFGS(model.parameters())), "LBFGS")
+    scheduled = mlnet.schedule(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    refused(RuntimeError, lambda: mlnet.schedule(model, optimizer), "register_comm_hook")
+    assert "step" not in vars(optimizer), "the optimizer was touched though the schedule was refused"
+    refused(RuntimeError, scheduled.chrome_trace, "trace=True")
+    scheduled.close()
+    refused(RuntimeError, scheduled.stats, "closed")
+
+
+@checks.check
+def ranks_of_a_smaller_group_may_have_scheduled_before():
+    group = dist.new_group([0, 1])
+    if RANK < 2:
+        mlnet.schedule(DistributedDataParallel(torch.nn.Linear(3, 3), process_group=group))
+    mlnet.schedule(DistributedDataParallel(torch.nn.Linear(3, 3)))  # on all ranks: they meet though two have a schedule more
+
+
+@checks.check
+def a_schedule_has_the_timeout_of_its_group():
+    import datetime
+    from mlnet.groups import timeout_of
+    assert timeout_of(dist.distributed_c10d._get_default_group()) == datetime.timedelta(seconds=60)
+    group = dist.new_group(timeout=datetime.timedelta(seconds=3))
+    model = DistributedDataParallel(torch.nn.Linear(3, 3), process_group=group)
+    mlnet.schedule(model)
+    if RANK == 0:
+        text = error_of(lambda: model(torch.ones(2, 3)).sum().backward())  # the others never get there
+        assert "E_TIMEOUT" in text and "3000 ms" in text, text
 
 
 dist.barrier()

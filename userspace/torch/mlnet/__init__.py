@@ -9,23 +9,21 @@
 Every rank needs a running mlnetd on its host; $MLNET_SOCKET names its socket if it is not the usual one.
 """
 import atexit
-import weakref
 
 import torch
 import torch.distributed as dist
 
 from . import _C
+from .groups import groups as _groups
 from .scheduling import Schedule, close_all as _close_schedules, schedule
 
 __all__ = ["all_reduce", "stats", "close", "schedule", "Schedule"]
 __version__ = _C.__version__
 
-_groups = weakref.WeakSet()
-
 
 def _create(store, rank, size, timeout):
     group = _C.create(store, rank, size, timeout)
-    _groups.add(group)
+    _groups[group] = timeout
     return group
 
 

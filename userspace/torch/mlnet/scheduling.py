@@ -18,13 +18,14 @@ import torch
 import torch.distributed as dist
 
 from . import _C
+from .groups import timeout_of
 from .tuning import Tuning
 
 __all__ = ["Schedule", "schedule"]
 
 MIB = 1 << 20
 _schedules = weakref.WeakSet()
-_joined = 0  # how many schedules this process has made: all ranks make the same ones
+_num_schedules = weakref.WeakKeyDictionary()  # of each process group: all of its ranks make the same ones
 
 
 def schedule(model, optimizer=None, partition=MIB, credit=4 * MIB, classes=8, wire=None, trace=False, tune=None):
@@ -59,12 +60,15 @@ class Schedule:
             raise TypeError(f"mlnet.schedule takes a DistributedDataParallel model, not {type(model).__name__}")
         if wire not in (None, "int32", "int16", "int8"):
             raise ValueError(f"wire is None, 'int32', 'int16' or 'int8', not {wire!r}")
+        if isinstance(optimizer, torch.optim.LBFGS):
+            raise TypeError("mlnet.schedule cannot defer LBFGS: its step evaluates the model")
         self.model = model
-        self._size = dist.get_world_size(model.process_group)
-        self._store = _store_of(model.process_group)
-        self._scheduler = _C.Scheduler(self._store, dist.get_rank(model.process_group), self._size, dist.distributed_c10d.default_pg_timeout,
-                                       partition, credit, classes, wire)
-        self._tuning = Tuning(self._store, model.process_group, (partition, credit), tune) if tune else None
+        group = model.process_group
+        self._size = dist.get_world_size(group)
+        store = _store_of(group)
+        self._scheduler = _C.Scheduler(store, dist.get_rank(group), self._size, timeout_of(group), partition, credit, classes, wire)
+        model.register_comm_hook(self, _hook)  # refuses a second one, before anything of the training is touched
+        self._tuning = Tuning(store, group, (partition, credit), tune) if tune else None
         self._step, self._layout, self._known = 0, [], None
         self._gradients_at = {}  # parameter -> where its gradient lay before backward; only where that matters
         if model.gradient_as_bucket_view and self._size & (self._size - 1):
@@ -72,7 +76,6 @@ class Schedule:
         self._trace = [] if trace else None
         self._scheduler.set_trace(trace)
         self._updates = _DeferredUpdates(self, optimizer) if optimizer is not None else None
-        model.register_comm_hook(self, _hook)
         _schedules.add(self)
 
     def synchronize(self):
@@ -83,7 +86,7 @@ class Schedule:
 
     def stats(self):
         """Counters of the schedule's own job, as mlnet.stats()."""
-        return {"job": self._scheduler.job, **self._scheduler.stats()}
+        return {"job": self._open().job, **self._open().stats()}
 
     @property
     def trials(self):
@@ -92,17 +95,24 @@ class Schedule:
 
     def set_sizes(self, partition, credit):
         """Other sizes from the next bucket on. The same at the same step on all ranks."""
-        self._scheduler.set_sizes(partition, credit)
+        self._open().set_sizes(partition, credit)
 
     def close(self):
         """Leaves the schedule's job. The model must not be trained any more."""
         self._scheduler = None
 
+    def _open(self):
+        if self._scheduler is None:
+            raise RuntimeError("mlnet: the schedule is closed, so its model cannot be trained (build the model and schedule it again)")
+        return self._scheduler
+
     def chrome_trace(self):
         """What was recorded, as the events of Chrome's trace format (chrome://tracing, Perfetto), and forgets it."""
         from .trace import events_of
+        if self._trace is None:
+            raise RuntimeError("mlnet: nothing was recorded (mlnet.schedule(..., trace=True))")
         buckets, self._trace = self._trace, []
-        return events_of(buckets, self._scheduler.take_trace(), dist.get_rank(self.model.process_group))
+        return events_of(buckets, self._open().take_trace(), dist.get_rank(self.model.process_group))
 
     # All ranks see the same buckets in the same order at the same step, so they make the same calls.
     def _add(self, bucket):
@@ -117,7 +127,7 @@ class Schedule:
         # Later buckets belong to earlier layers. What was not there in the last step waits for all others.
         priority = len(self._known) - 1 - index if is_known else (1 << 31)
         self._average(bucket)
-        entry = _Bucket(self._scheduler.add(buffer, priority), buffer, index, self._step)
+        entry = _Bucket(self._open().add(buffer, priority), buffer, index, self._step)
         if self._trace is not None:
             self._trace.append(entry)
         if bucket.is_last():
@@ -157,16 +167,16 @@ class Schedule:
             self._scheduler.set_demands([(len(layout) - 1 - i, size) for i, size in enumerate(layout)])
 
     def _wait(self, entry, first, count):
-        self._scheduler.wait_for(entry.task, first, count)
+        self._open().wait_for(entry.task, first, count)
         if entry.used_ns is None:
             entry.used_ns = time.monotonic_ns()
 
 
 def _store_of(group):
-    global _joined
-    _, store = dist.distributed_c10d._pg_map[group] if group in dist.distributed_c10d._pg_map else (None, dist.distributed_c10d._get_default_store())
-    _joined += 1
-    return dist.PrefixStore(f"mlnet/schedule/{_joined}", store)
+    """A part of the group's store that is this schedule's alone."""
+    _, store = dist.distributed_c10d._pg_map[group]
+    _num_schedules[group] = _num_schedules.get(group, 0) + 1
+    return dist.PrefixStore(f"mlnet/schedule/{_num_schedules[group]}", store)
 
 
 def _hook(state, bucket):
@@ -197,8 +207,6 @@ class _DeferredUpdates:
     """Makes step() and zero_grad() of an optimizer happen parameter by parameter, when the sums are in."""
 
     def __init__(self, owner, optimizer):
-        if isinstance(optimizer, torch.optim.LBFGS):
-            raise TypeError("mlnet.schedule cannot defer LBFGS: its step evaluates the model")
         self.owner, self.optimizer = owner, optimizer
         self.waiting = {}  # parameter -> _Waiting
         self.entries = []  # buckets since the last finish()

@@ -16,11 +16,10 @@ SETTLE_STEPS, MEASURE_STEPS, TRIALS = 3, 20, 15
 class Tuning:
     """Counts steps; every rank makes the same calls at the same steps."""
 
-    def __init__(self, store, group, start, where, measure_steps=MEASURE_STEPS, trials=TRIALS):
+    def __init__(self, store, group, start, where):
         self._store, self._group = store, group
         self._start = tuple(min(max(size, least), most) for size, least, most in zip(start, LEAST, MOST))
         self._path = None if where is True else pathlib.Path(where)
-        self._measure_steps, self._num_trials = measure_steps, trials
         self._tuner, self._workload, self._last_ns, self._is_saved = None, "", None, False
 
     @property
@@ -54,7 +53,7 @@ class Tuning:
             is_there = self._path is not None and self._path.exists()
             self._store.set("tuning", self._path.read_text(encoding="utf-8") if is_there else "{}")
         state = self._store.get("tuning").decode()
-        self._tuner = _C.Tuner(SETTLE_STEPS, self._measure_steps, self._num_trials, LEAST, MOST, self._start, state, self._workload)
+        self._tuner = _C.Tuner(SETTLE_STEPS, MEASURE_STEPS, TRIALS, LEAST, MOST, self._start, state, self._workload)
 
     def _save(self):
         self._is_saved = True
