@@ -47,6 +47,12 @@ static __always_inline enum mlnet_tag judge(struct __sk_buff *skb, const struct 
 	return is_foreign(skb, node) ? MLNET_TAG_FOREIGN : MLNET_TAG_TAGGED;
 }
 
+/* What libmlnet sets where it does not know of a table or a ceiling: CS0 to CS7. Nobody was overruled then. */
+static __always_inline int is_default(const struct found *f)
+{
+	return (f->tos & ~ECN_BITS) == MLNET_CLASS(f->class_stream) << 5;
+}
+
 static __always_inline enum mlnet_tag tag(struct __sk_buff *skb, const struct found *f)
 {
 	const struct mlnet_node *node = node_find(f->job, f->tree);
@@ -60,7 +66,7 @@ static __always_inline enum mlnet_tag tag(struct __sk_buff *skb, const struct fo
 	if ((f->tos & ~ECN_BITS) == mark.tos)
 		return outcome;
 	dscp_set(skb, f, mark.tos);
-	return outcome == MLNET_TAG_TAGGED ? MLNET_TAG_OVERRULED : outcome;
+	return outcome == MLNET_TAG_TAGGED && !is_default(f) ? MLNET_TAG_OVERRULED : outcome;
 }
 
 static __always_inline void count(const struct __sk_buff *skb, const struct found *f, enum mlnet_tag outcome)

@@ -164,6 +164,8 @@ TEST_F(TagTest, the_policy_changes_while_the_program_runs) {
   run = Run(sent.Build());
   ExpectOnlyDscp(sent, run, kLowerEffort);
   EXPECT_EQ(run.priority, static_cast<uint32_t>(MLNET_PRIORITY_WAITS));
+  EXPECT_EQ(Count(5, MLNET_TAG_TAGGED), 3u) << "the sender did what libmlnet does, and knows of no table";
+  EXPECT_EQ(Count(5, MLNET_TAG_OVERRULED), 0u);
 }
 
 TEST_F(TagTest, tags_in_the_frame_get_the_priority_too) {
