@@ -85,6 +85,7 @@ Json Joined::WaitPush(const std::string& event) {
 
 DaemonLab::DaemonLab(std::vector<std::string> hosts)
     : prefix_(fmt::format("mldt{}-", ::getpid())), hosts_(std::move(hosts)) {
+  MustRun("mountpoint -q /sys/fs/bpf || mount -t bpf bpf /sys/fs/bpf");  // as systemd does; some machines run without
   MustRun(fmt::format("ip netns add {0}{1} && ip -n {0}{1} link add br0 type bridge && ip -n {0}{1} link set br0 up", prefix_, kSwitch));
   for (const std::string& host : hosts_) {
     MustRun(fmt::format("ip netns add {0}{1} && ip -n {0}{1} link set lo up", prefix_, host));
