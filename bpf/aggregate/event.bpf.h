@@ -33,6 +33,12 @@ static __always_inline void event_mismatch(const struct pkt *p, __u32 slot_finge
 	event_send(p, MLNET_EV_MISMATCH, slot_fingerprint, p->fingerprint);
 }
 
+/* For a timeline that somebody is looking at; one that the ring has no room for is missing there. */
+static __always_inline void event_summed(const struct pkt *p, __u64 lag_ns)
+{
+	event_send(p, MLNET_EV_SUMMED, lag_ns, 0);
+}
+
 /*
  * Pools of rarely used classes get their words at the first packet, which is lost and comes again. Nothing can have
  * been claimed without words, so it does not matter when the daemon makes them.

@@ -209,12 +209,18 @@ static __always_inline enum mlnet_verdict emit(struct xdp_md *ctx, const struct 
 	}
 }
 
+static __always_inline int is_sum_complete(enum mlnet_verdict verdict)
+{
+	return verdict == MLNET_V_SUM_COMPLETE_TX || verdict == MLNET_V_SUM_COMPLETE_UNSENT || verdict == MLNET_V_PARTIAL_TX;
+}
+
 static __always_inline enum mlnet_verdict contribution(struct xdp_md *ctx, struct pkt *p,
 						       const struct mlnet_node *node)
 {
 	__u32 link_key = node->link_base + (p->child & (MLNET_CHILDREN_MAX - 1));
 	int is_sampled = !(p->seq & ml_cfg.lag_mask);
-	__u64 now_ns = is_sampled || node->flags & (MLNET_NODE_INNER | MLNET_NODE_SERVER) ? bpf_ktime_get_ns() : 0, lag_ns = 0, sum;
+	__u64 now_ns = is_sampled || node->flags & (MLNET_NODE_INNER | MLNET_NODE_SERVER | MLNET_NODE_TRACE) ? bpf_ktime_get_ns() : 0;
+	__u64 lag_ns = 0, sum;
 	struct reply reply = { .fingerprint = p->fingerprint };
 	enum mlnet_verdict verdict;
 	struct trailer_words t;
@@ -241,6 +247,8 @@ static __always_inline enum mlnet_verdict contribution(struct xdp_md *ctx, struc
 	if (is_sampled && ((verdict >= MLNET_V_SUM_FIRST && verdict <= MLNET_V_SUM_COMPLETE_UNSENT) ||
 			   verdict == MLNET_V_PARTIAL_TX || verdict == MLNET_V_SUM_TO_SERVER))
 		link_sample(link, now_ns, lag_ns);
+	if (node->flags & MLNET_NODE_TRACE && is_sum_complete(verdict))
+		event_summed(p, lag_ns);
 	return emit(ctx, p, node, &t, &reply, verdict);
 }
 

@@ -67,6 +67,28 @@ TEST_F(SlotTest, pool_without_words_asks_for_them_and_works_from_then_on) {
   EXPECT_TRUE(host_->TakeEvents().empty());
 }
 
+TEST_F(SlotTest, tells_of_complete_sums_while_somebody_looks) {
+  JobSpec spec = Job(MLNET_NODE_AGGREGATE | MLNET_NODE_MULTICAST);
+  Complete(0);
+  EXPECT_TRUE(host_->TakeEvents().empty());
+  spec.flags |= MLNET_NODE_TRACE;
+  host_->SetJob(spec);
+  for (const uint64_t seq : {1, 2}) {
+    Complete(seq);
+    host_->Run(Contribution(0, seq));  // a retry is answered, and tells nothing
+  }
+  const auto events = host_->TakeEvents();
+  ASSERT_EQ(events.size(), 2u);
+  for (const size_t i : {0, 1}) {
+    EXPECT_EQ(events[i].event, static_cast<uint32_t>(MLNET_EV_SUMMED));
+    EXPECT_EQ(events[i].job, kJob);
+    EXPECT_EQ(events[i].seq, i + 1);
+    EXPECT_GT(events[i].a, 0u) << "time since the first contribution";
+    EXPECT_LT(events[i].a, 1'000'000'000u);
+  }
+  EXPECT_LT(events[0].time_ns, events[1].time_ns - events[1].a) << "the second began after the first was complete";
+}
+
 // The network's priorities hold on the way back too, whatever the packet came with. ECN is the network's.
 TEST_F(SlotTest, what_leaves_has_the_dscp_of_its_class) {
   JobSpec spec = Job(MLNET_NODE_AGGREGATE | MLNET_NODE_MULTICAST);

@@ -144,5 +144,61 @@ TEST(ClassesSim, a_call_back_hears_of_every_end_once) {
   EXPECT_EQ(heard, (std::vector<std::string>{"E_INVALID_ARGUMENT", "E_CANCELLED", "E_CANCELLED", "E_CANCELLED"}));
 }
 
+// Urgent calls that never end, two of them on their way at any time: the backlog is done within its own timeout.
+TEST(ClassesSim, nobody_starves) {
+  Cluster cluster({.ranks = 2, .log2_slots = 4, .classes = {0, 5}, .timeout_ns = 400 * kMs, .faults = {.ns_per_byte = 8}});
+  FloatCall backlog(2, 2'000 * kPacketElements, 1), urgent(2, 200 * kPacketElements, 2);
+  Works works = SubmitAll(cluster, backlog, 0);
+  int left[2] = {1'000, 1'000};
+  std::function<void(int)> go_on = [&](int rank) {
+    if (works[static_cast<size_t>(rank)]->IsDone() || --left[rank] < 0) return;
+    urgent.Submit(cluster, rank, 5, [&, rank](const Result<void>& outcome) {
+      if (outcome) go_on(rank);
+    });
+  };
+  for (int i = 0; i < 2; ++i) {
+    for (int r = 0; r < 2; ++r) go_on(r);
+  }
+  ASSERT_TRUE(cluster.RunUntilDone());
+  ExpectDone(works);
+  backlog.Check();
+  EXPECT_GT(std::min(left[0], left[1]), 0) << "the urgent calls ended first: this says nothing";
+}
+
+TEST(ClassesSim, a_timeline_has_every_collective_once_and_in_order) {
+  Cluster cluster({.ranks = 2, .trees = 2, .log2_slots = 4, .classes = {0, 3}, .faults = OnePercentOfAll(), .seed = Seed(5)});
+  FloatCall before(2, 1'000, 1), low(2, 40'000, 2), high(2, 20'000, 3), after(2, 1'000, 4);
+  const auto run = [&](FloatCall& call, int traffic_class) {
+    Works works = SubmitAll(cluster, call, traffic_class);
+    ASSERT_TRUE(cluster.RunUntilDone());
+    ExpectDone(works);
+  };
+  run(before, 0);
+  for (int r = 0; r < 2; ++r) cluster.engine(r).SetTracing(true);
+  const uint64_t begin_ns = cluster.now_ns();
+  run(low, 0);
+  run(high, 3);
+  for (int r = 0; r < 2; ++r) {
+    cluster.engine(r).SetTracing(false);
+    cluster.engine(r).RunOnce(cluster.now_ns());
+  }
+  run(after, 0);
+  for (int r = 0; r < 2; ++r) {
+    uint64_t bytes[8] = {};
+    for (const worker::TraceRecord& record : cluster.Traced(r)) {
+      if (record.stream == 0) bytes[record.traffic_class] += record.bytes;
+      EXPECT_LT(record.tree, 2);
+      EXPECT_GE(record.called_ns, begin_ns);
+      EXPECT_LE(record.called_ns, record.sent_first_ns);
+      EXPECT_LE(record.sent_first_ns, record.sent_last_ns);
+      EXPECT_LT(record.sent_last_ns, record.done_ns);
+      EXPECT_LE(record.done_ns, cluster.now_ns());
+    }
+    // By packet, rounded down.
+    EXPECT_NEAR(static_cast<double>(bytes[0]), 160'000, 500);
+    EXPECT_NEAR(static_cast<double>(bytes[3]), 80'000, 500);
+  }
+}
+
 }  // namespace
 }  // namespace mlnet::sim

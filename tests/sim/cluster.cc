@@ -65,10 +65,12 @@ class Cluster::Rank final : public worker::Transport, public worker::ControlSink
   }
   void Abort(const Error& error) override { error_ = error; }
   void Report(const CommStats&) override {}
+  void Traced(const std::vector<worker::TraceRecord>& records, bool) override { traced_.insert(traced_.end(), records.begin(), records.end()); }
 
   Cluster& cluster_;
   int number_;
   worker::Inbox inbox_;
+  std::vector<worker::TraceRecord> traced_;
   std::optional<Error> error_;  // to be told to all ranks, as mlnetd does
   uint64_t next_ns = 0;
   bool is_dead = false;
@@ -125,6 +127,8 @@ void Cluster::SetUpServer(worker::EngineConfig config) {
 }
 
 Cluster::~Cluster() = default;
+
+const std::vector<worker::TraceRecord>& Cluster::Traced(int rank) const { return ranks_[static_cast<size_t>(rank)]->traced_; }
 
 test::Address Cluster::IpOfHost(int host) { return test::Ip("192.0.2." + std::to_string(host + 1)); }
 

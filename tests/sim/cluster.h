@@ -58,6 +58,8 @@ class Cluster {
   void RunFor(uint64_t duration_ns);
 
   worker::Engine& engine(int rank);
+  /// What the rank has told since Engine::SetTracing.
+  const std::vector<worker::TraceRecord>& Traced(int rank) const;
   CommStats Stats(int rank) { return engine(rank).Stats(); }
   mlnet_stats AggregatorStats();
   mlnet_stats RootStats(int tree) { return HostStats(RootOf(tree)); }

@@ -43,6 +43,7 @@ void AddCommands(CLI::App& app, Context& context) {
   AddQos(app, context);
   AddStats(app, context);
   AddTop(app, context);
+  AddTrace(app, context);
   AddProbe(app, context);
   AddVersion(app, context);
   AddCompletion(app, context);

@@ -16,6 +16,7 @@ void AddQos(CLI::App& app, Context& context);
 void AddStatus(CLI::App& app, Context& context);
 void AddStats(CLI::App& app, Context& context);
 void AddTop(CLI::App& app, Context& context);
+void AddTrace(CLI::App& app, Context& context);
 void AddProbe(CLI::App& app, Context& context);
 void AddVersion(CLI::App& app, Context& context);
 void AddCompletion(CLI::App& app, Context& context);

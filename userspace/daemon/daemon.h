@@ -5,6 +5,7 @@
 //   rank_methods.cc      join, report, describe, abort, leave; a connection is a membership
 //   operator_methods.cc  what mlnetctl asks
 //   qos_methods.cc       the same: queues by priority
+//   trace_methods.cc     the same: a timeline of what a job does
 //   level_methods.cc     the same: what jobs do, level by level and at the moment
 //   order.cc             who uses the links where jobs meet
 //   store_outage.cc      what goes on while the store does not answer
@@ -26,6 +27,7 @@
 #include "daemon/nic_state.h"
 #include "daemon/qos.h"
 #include "daemon/store.h"
+#include "daemon/trace.h"
 #include "datapath/events.h"
 #include "datapath/pins.h"
 #include "datapath/program.h"
@@ -168,6 +170,13 @@ class Daemon : private rpc::ServerHandler {
   Result<control::Json> QosClear(const control::Json& params);
   Result<control::Json> QosShow(const control::Json& params);
 
+  // trace_methods.cc
+  Result<control::Json> TraceBegin(const control::Json& params);
+  Result<control::Json> TraceTake(const control::Json& params);
+  std::set<int> TellTracing(const std::string& job, bool is_on);
+  void EndTraces();
+  void OnTraced(const RankSession& session, const rpc::Request& request);
+
   // level_methods.cc
   Result<control::Json> JobLevels(const control::Json& params);
   Result<control::Json> Top(const control::Json& params);
@@ -185,6 +194,7 @@ class Daemon : private rpc::ServerHandler {
   std::map<rpc::PeerId, RankSession> sessions_;
   std::map<rpc::PeerId, WaitingJoin> waiting_;  // for the store
   std::deque<News> news_;
+  std::map<std::string, Trace> traces_;  // by job; for operators that look at the moment
   std::map<std::string, FanProbe> hop_probes_;  // of jobs that wait for the link address of a node above
   std::map<std::string, FanProbe> probes_;  // of jobs that are prepared and summed here
   std::map<std::string, control::JobSpec> policies_;  // as last told to local ranks

@@ -133,6 +133,7 @@ std::vector<mlnet_node> LocalJobs::Nodes(const LocalJob& job) const {
     mlnet_node& node = nodes.emplace_back(MakeNode(plan, t, host_, job.holding->ids, macs, job.is_multicast));
     std::copy(job.marks.begin(), job.marks.end(), node.marks);
     node.uid = job.uid;
+    if (job.is_traced && node.flags != 0) node.flags |= MLNET_NODE_TRACE;
   }
   return nodes;
 }
@@ -261,6 +262,18 @@ void LocalJobs::OpenPool(const std::string& name, LocalJob& job, size_t tree, ui
 Result<void> LocalJobs::UseMulticast(LocalJob& job) {
   job.is_multicast = true;
   return job.kernel->SetNodes(Nodes(job));
+}
+
+// Not Nodes(): the entry may know a link address above that the kernel has forgotten since.
+Result<void> LocalJobs::SetTracing(LocalJob& job, bool is_on) {
+  job.is_traced = is_on;
+  std::vector<mlnet_node> nodes;
+  for (size_t t = 0; t < job.plan.trees.size(); ++t) {
+    mlnet_node& node = nodes.emplace_back(job.kernel->node(t));
+    if (node.flags == 0) continue;  // it does nothing in this tree
+    is_on ? node.flags |= MLNET_NODE_TRACE : node.flags &= static_cast<uint8_t>(~MLNET_NODE_TRACE);
+  }
+  return job.kernel->SetNodes(std::move(nodes));
 }
 
 void LocalJobs::Mark(const std::string& name, const control::Marks& marks) {

@@ -31,6 +31,7 @@ struct LocalJob {
   std::shared_ptr<Holding> holding;
   std::vector<Membership> memberships;  // of each NIC that results come in by
   bool is_multicast = false;
+  bool is_traced = false;       // the program tells of each sum that is complete here
   uint32_t multicast_seen = 0;  // bit per tree: a probe of its root came in by the group
   uint64_t told_ms = 0;         // when the store was last told that all had
   std::unique_ptr<datapath::HostJob> kernel;  // destroyed first: nothing of it may be given away before
@@ -58,6 +59,7 @@ class LocalJobs {
   void OpenPool(const std::string& name, LocalJob& job, size_t tree, uint8_t class_stream) const;
   /// Results go by multicast from here on.
   Result<void> UseMulticast(LocalJob& job);
+  Result<void> SetTracing(LocalJob& job, bool is_on);
 
   /// Counters of one job on this host; lag per child where it sums.
   control::Json Counters(const LocalJob& job) const;

@@ -74,7 +74,7 @@ Result<Json> Daemon::OperatorMethod(const rpc::Request& request) {
       {"job.set", &Daemon::JobSet},           {"job.show", &Daemon::JobShow},         {"job.delete", &Daemon::JobDelete},
       {"job.levels", &Daemon::JobLevels},     {"stats", &Daemon::Stats},              {"top", &Daemon::Top},
       {"plan", &Daemon::PlanTask},            {"qos.set", &Daemon::QosSet},           {"qos.clear", &Daemon::QosClear},
-      {"qos.show", &Daemon::QosShow}};
+      {"qos.show", &Daemon::QosShow},         {"trace.begin", &Daemon::TraceBegin},   {"trace.take", &Daemon::TraceTake}};
   // What is asked for may have been decided elsewhere a moment ago.
   if (auto fresh = store_->Load()) snapshot_ = std::move(*fresh);
   if (request.method == "version") return Version(config_);

@@ -189,7 +189,7 @@ void Daemon::AnswerJoin(rpc::PeerId peer, RankSession& session, const JobView& v
 
 bool Daemon::OnRankMethod(rpc::PeerId peer, const rpc::Request& request) {
   const std::string& method = request.method;
-  if (method != "report" && method != "describe" && method != "abort" && method != "leave") return false;
+  if (method != "report" && method != "describe" && method != "abort" && method != "traced" && method != "leave") return false;
   const auto it = sessions_.find(peer);
   if (it == sessions_.end()) {
     server_->ReplyError(peer, request.id, Error{ErrorCode::kInvalidArgument, "'" + method + "' before join", ""});
@@ -206,6 +206,8 @@ bool Daemon::OnRankMethod(rpc::PeerId peer, const rpc::Request& request) {
     OnDescribe(session, request);
   } else if (method == "abort") {
     OnAbort(session, request);
+  } else if (method == "traced") {
+    OnTraced(session, request);
   } else {
     EndSession(peer, /*orderly=*/true);
   }
@@ -244,6 +246,7 @@ void Daemon::EndSession(rpc::PeerId peer, bool orderly) {
   if (it == sessions_.end()) return;
   const RankSession session = std::move(it->second);
   sessions_.erase(it);
+  if (const auto trace = traces_.find(session.job); trace != traces_.end()) trace->second.RankGone(session.rank);
   if (session.has_news) {
     const Store::Counters last{control::NamesOf({session.rank}), session.report};
     if (auto ok = store_->SaveCounters(session.job, session.incarnation, {last}); !ok) WarnOfStore("", ok.error());

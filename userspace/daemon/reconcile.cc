@@ -94,6 +94,7 @@ void Daemon::Pass() {
     if (!did_something) break;
   }
   ServeSessions();
+  EndTraces();
   OrderJobs();
   if (now_ms >= next_flush_ms_) {
     next_flush_ms_ = now_ms + kFlushEveryMs;
@@ -302,6 +303,10 @@ void Daemon::OnEvent(const mlnet_event& event) {
     const JobView* view = FindJob(name);
     if (view == nullptr || HasEnded(view->job)) return;
     if (event.event == MLNET_EV_PING_SEEN && event.b == 1) OnProbe(*view, local, event.tree);
+    if (event.event == MLNET_EV_SUMMED) {
+      if (const auto trace = traces_.find(name); trace != traces_.end()) trace->second.AddSum(event);
+      return;
+    }
     if (event.event == MLNET_EV_POOL_WANTED) jobs_.OpenPool(name, local, event.tree, event.class_stream);
     if (event.event == MLNET_EV_MISMATCH && view->job.mismatch_ms == 0) {
       spdlog::warn("job {}: child {} sent another collective (fingerprint {:08x}) than the slot holds ({:08x})", name, event.child,

@@ -17,6 +17,7 @@ struct Call {
   std::shared_ptr<WorkState> work;
   uint64_t ordinal = 0;  // position among the calls of its class
   uint32_t fingerprint = 0;
+  uint64_t called_ns = 0;
   uint64_t deadline_ns = 0;
   size_t parts_left = 0;
   bool is_described = false;  // a MISMATCH was reported
@@ -42,6 +43,8 @@ struct Collective {
   uint64_t next = 0;       // first packet not sent yet; probes count as packets here
   uint64_t answered = 0;   // packets whose results are consumed
   uint64_t in_flight = 0;  // sent, not answered
+
+  uint64_t sent_first_ns = 0, sent_last_ns = 0;  // new packets, for the timeline
 
   bool IsSent() const { return next == traffic->packets(); }
   bool IsAnswered() const { return answered == traffic->packets(); }

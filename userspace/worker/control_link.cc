@@ -183,6 +183,16 @@ void ControlLink::Report(const CommStats& s) {
                     {"rtt_us", s.rtt_us}});
 }
 
+void ControlLink::Traced(const std::vector<TraceRecord>& records, bool is_last) {
+  rpc::Json rows = rpc::Json::array();
+  for (const TraceRecord& r : records) {
+    rows.push_back({{"what", r.what}, {"tree", r.tree}, {"class", r.traffic_class}, {"stream", r.stream}, {"first_seq", r.first_seq},
+                    {"packets", r.packets}, {"bytes", r.bytes}, {"called_ns", r.called_ns}, {"sent_first_ns", r.sent_first_ns},
+                    {"sent_last_ns", r.sent_last_ns}, {"received_ns", r.received_ns}, {"done_ns", r.done_ns}});
+  }
+  Notify("traced", {{"records", std::move(rows)}, {"is_last", is_last}});
+}
+
 Pushes ControlLink::TakePushes() {
   Pushes pushes;
   while (is_connected_ && !pushes.failure) {
@@ -199,6 +209,8 @@ Pushes ControlLink::TakePushes() {
                            rpc::GetOr<uint64_t>(body, "gap_us", 0).value_or(0) * 1'000,
                            rpc::GetOr<bool>(body, "waits", false).value_or(false),
                            rpc::GetOr<int>(body, "dscp", -1).value_or(-1)};
+    } else if (event == "trace") {
+      pushes.is_traced = rpc::GetOr<bool>(body, "on", false).value_or(false);
     } else if (event == "describe") {
       pushes.is_asked_to_describe = true;
     } else if (event == "job_failed") {

@@ -32,6 +32,7 @@ struct PushedPolicy {
 struct Pushes {
   std::optional<PushedPolicy> policy;
   std::optional<Grant> grant;
+  std::optional<bool> is_traced;      // somebody looks at a timeline, or no more
   bool is_asked_to_describe = false;  // some rank called another collective: say which one this rank is at
   std::optional<Error> failure;       // the job failed
 };
@@ -46,6 +47,7 @@ class ControlLink final : public ControlSink {
   void Describe(uint64_t ordinal, uint32_t fingerprint, const std::string& text) override;
   void Abort(const Error& error) override;
   void Report(const CommStats& stats) override;
+  void Traced(const std::vector<TraceRecord>& records, bool is_last) override;
 
   Pushes TakePushes();
   /// -1 once the daemon is gone: the data path goes on without it.

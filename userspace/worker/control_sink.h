@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "mlnet/communicator.h"
+#include "recorder.h"
 
 namespace mlnet::worker {
 
@@ -17,6 +19,8 @@ class ControlSink {
   /// This rank gave up; the job is to fail everywhere.
   virtual void Abort(const Error& error) = 0;
   virtual void Report(const CommStats& stats) = 0;
+  /// What was recorded since the last call; `is_last`: recording is over, and nothing follows.
+  virtual void Traced(const std::vector<TraceRecord>& records, bool is_last) = 0;
 };
 
 }  // namespace mlnet::worker

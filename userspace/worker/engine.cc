@@ -13,6 +13,8 @@ namespace {
 
 constexpr uint32_t kTurnPackets = kBatchPacketsMax;  // of one class before the next class has its turn
 constexpr uint64_t kReportNs = 1'000'000'000;
+constexpr uint64_t kTraceNs = 50'000'000;
+constexpr size_t kTraceRecords = 256;  // a message
 
 std::vector<uint32_t> WeightsOf(const EngineConfig& config) {
   std::vector<uint32_t> weights;
@@ -29,7 +31,7 @@ Engine::Engine(const EngineConfig& config, Transport& transport, ControlSink& co
 
 template <typename LaneType>
 void Engine::MakeLanes() {
-  const LaneContext context{config_, transport_, batch_, counters_, control_};
+  const LaneContext context{config_, transport_, batch_, counters_, control_, recorder_};
   const size_t flows = FlowOf(config_.trees.size(), 0);
   lanes_.resize(flows * MLNET_STREAMS_MAX);
   for (size_t tree = 0; tree < config_.trees.size(); ++tree) {
@@ -111,6 +113,7 @@ Turn Engine::RunOnce(uint64_t now_ns) {
   batch_.Flush();
   GiveUpIfNeeded(now_ns);
   ReportStats(now_ns);
+  ReportTrace(now_ns);
 
   Turn turn{has_progress, kNever};
   for (auto& lane : lanes_) {
@@ -139,6 +142,7 @@ void Engine::Enqueue(const CollectiveSpec& spec, std::shared_ptr<WorkState> work
   call->work = std::move(work);
   call->ordinal = next_ordinal_[static_cast<size_t>(spec.traffic_class)]++;
   call->fingerprint = Fingerprint(spec);
+  call->called_ns = now_ns;
   call->deadline_ns = now_ns + (spec.timeout_ns != 0 ? spec.timeout_ns : config_.timeout_ns);
   const auto parts = Partition(call->spec, weights_, config_.blocks, call->ordinal);
   call->parts_left = parts.size();
@@ -164,18 +168,18 @@ bool Engine::TakeNotices(uint64_t now_ns) {
 }
 
 // Stage 2, schedule: the higher class first. Lower ones wait while it presses on, so that an urgent tensor shares the link
-// with none of the backlog; where it waits itself (for probes, for a slow rank), they go on.
+// with none of the backlog; where it waits itself (for probes, for a slow rank), they go on, and so does one that has waited long.
 bool Engine::SendRound(uint64_t now_ns) {
-  bool has_sent = false;
+  bool has_sent = false, is_pressed = false;
   for (auto& lanes : lanes_by_class_) {
     bool presses = false;
     for (size_t i = 0; i < lanes.size(); ++i) {
       LaneBase& lane = *lanes[(next_lane_ + i) % lanes.size()];
-      if (lane.IsIdle()) continue;
+      if (lane.IsIdle() || (is_pressed && !lane.HasAged(now_ns))) continue;
       has_sent |= lane.Send(now_ns, kTurnPackets) > 0;
       presses |= lane.Presses(now_ns);
     }
-    if (presses) break;
+    is_pressed |= presses;
   }
   ++next_lane_;
   return has_sent;
@@ -251,6 +255,23 @@ void Engine::ReportStats(uint64_t now_ns) {
   next_report_ns_ = now_ns + kReportNs;
   reported_results_ = results;
   control_.Report(counters_.Snapshot());
+}
+
+void Engine::SetTracing(bool is_on) {
+  has_trace_end_ = !is_on && recorder_.IsOn();
+  is_on ? recorder_.Start() : recorder_.Stop();
+}
+
+void Engine::ReportTrace(uint64_t now_ns) {
+  if (!has_trace_end_ && (recorder_.IsEmpty() || now_ns < next_trace_ns_)) return;
+  next_trace_ns_ = now_ns + kTraceNs;
+  bool is_last = false;
+  do {
+    const auto records = recorder_.Take(kTraceRecords);
+    is_last = has_trace_end_ && recorder_.IsEmpty();
+    control_.Traced(records, is_last);
+  } while (!recorder_.IsEmpty());
+  if (is_last) has_trace_end_ = false;
 }
 
 }  // namespace mlnet::worker

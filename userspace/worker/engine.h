@@ -42,6 +42,8 @@ class Engine {
   /// Tells the daemon which collective each class is at, unless a MISMATCH already made it do so: the
   /// rank whose packet came first gets no MISMATCH, but its side belongs into the message.
   void DescribeCurrent();
+  /// Records what becomes of collectives from here on, or no more.
+  void SetTracing(bool is_on);
 
   bool IsIdle() const;
   CommStats Stats() const { return counters_.Snapshot(); }
@@ -67,12 +69,14 @@ class Engine {
   bool SendRound(uint64_t now_ns);
   void GiveUpIfNeeded(uint64_t now_ns);
   void ReportStats(uint64_t now_ns);
+  void ReportTrace(uint64_t now_ns);
   void ShareGrant(uint64_t now_ns);
 
   const EngineConfig config_;
   Transport& transport_;
   ControlSink& control_;
   Counters counters_;
+  Recorder recorder_;
   SendBatch batch_;
   const std::vector<uint32_t> weights_;  // by tree
   std::array<uint64_t, MLNET_CLASSES_MAX> next_ordinal_{};
@@ -84,6 +88,8 @@ class Engine {
   size_t next_lane_ = 0;  // whose turn it is within a class
   uint64_t next_report_ns_ = 0;
   uint64_t reported_results_ = 0;
+  uint64_t next_trace_ns_ = 0;
+  bool has_trace_end_ = false;  // to be told
 
   std::atomic<bool> has_submissions_{false};
   std::mutex mutex_;                     // guards the three members below

@@ -100,6 +100,7 @@ void EngineThread::TakePushes() {
   const Pushes pushes = control_.TakePushes();
   if (pushes.policy) engine_.SetRtoBounds(pushes.policy->rto_min_ns, pushes.policy->rto_max_ns);
   if (pushes.grant) engine_.SetGrant(*pushes.grant, clock_.NowNs());
+  if (pushes.is_traced) engine_.SetTracing(*pushes.is_traced);
   if (pushes.is_asked_to_describe) engine_.DescribeCurrent();
   if (pushes.failure) engine_.Fail(*pushes.failure);
 }

@@ -65,6 +65,7 @@ uint32_t Lane::Send(uint64_t now_ns, uint32_t budget) {
       ++sent;
     }
     if (collective.IsSent()) {
+      if (aged_ == &collective) aged_ = nullptr;
       unsent_.erase(unsent_.begin() + static_cast<std::ptrdiff_t>(i));
       continue;
     }
@@ -83,8 +84,23 @@ bool Lane::Presses(uint64_t now_ns) {
   return true;
 }
 
+bool Lane::HasAged(uint64_t now_ns) {
+  constexpr uint64_t kShareOfTimeout = 4;  // leaves it the most of its time at half of the rate
+  if (unsent_.empty() || unsent_.front() == aged_) return !unsent_.empty();
+  const Collective& next = *unsent_.front();
+  const uint64_t at_ns = std::max(next.call->called_ns, next.sent_last_ns) + TimeoutOf(next) / kShareOfTimeout;
+  if (now_ns < at_ns) {
+    WakeAt(at_ns);
+    return false;
+  }
+  aged_ = &next;
+  return true;
+}
+
 void Lane::SendFirst(Collective& collective, uint64_t now_ns) {
   const uint64_t packet = collective.next++;
+  if (packet == 0) collective.sent_first_ns = now_ns;
+  collective.sent_last_ns = now_ns;
   Build(collective, packet, false);
   Flight& flight = flights_.Add(collective.first_seq + packet, now_ns);
   flight.collective = &collective;
@@ -116,6 +132,7 @@ uint64_t Lane::NextEventNs() const { return std::min(next_timer_ns_, next_deadli
 void Lane::FailAll(const Error& error) {
   LaneBase::FailAll(error);
   unsent_.clear();
+  aged_ = nullptr;
   flights_.Clear();
   next_timer_ns_ = kNever;
 }

@@ -31,6 +31,7 @@ class Lane final : public LaneBase {
   uint64_t NextEventNs() const override;
   void FailAll(const Error& error) override;
   bool Presses(uint64_t now_ns) override;
+  bool HasAged(uint64_t now_ns) override;
   uint64_t srtt_ns() const { return rtt_.srtt_ns(); }
 
  private:
@@ -46,6 +47,7 @@ class Lane final : public LaneBase {
   bool Fits(const mlnet_cell& cell, const Collective& collective, uint64_t packet);
   void OnAnswer(Flight& flight, uint64_t now_ns);
   void Count(const Collective& collective);
+  void Record(const Collective& collective, uint64_t received_ns, uint64_t now_ns);
   void OnPlaced(Collective& collective) override { unsent_.push_back(&collective); }
 
   void RunTimers(Flight& flight, uint64_t now_ns);
@@ -61,6 +63,7 @@ class Lane final : public LaneBase {
   const Packetizer packetizer_;
 
   std::deque<Collective*> unsent_;                  // those with packets left to send, in order
+  const Collective* aged_ = nullptr;                // the first of them, once it has waited for too long
   std::vector<uint64_t> next_of_slot_;              // the seq each slot takes next
 
   FlightTable flights_;

@@ -14,6 +14,7 @@
 #include "config.h"
 #include "control_sink.h"
 #include "counters.h"
+#include "recorder.h"
 #include "send_batch.h"
 
 namespace mlnet::worker {
@@ -27,6 +28,7 @@ struct LaneContext {
   SendBatch& batch;
   Counters& counters;
   ControlSink& control;
+  Recorder& recorder;
 };
 
 class LaneBase {
@@ -41,6 +43,8 @@ class LaneBase {
   virtual uint32_t Send(uint64_t now_ns, uint32_t budget) = 0;
   /// Has more to send as soon as answers make room for it, and they come: lower classes do not send meanwhile.
   virtual bool Presses(uint64_t) { return false; }
+  /// Has sent nothing new for so long, because higher classes press, that it goes on with its next collective all the same.
+  virtual bool HasAged(uint64_t) { return true; }
   virtual void OnNotice(const mlnet_notice& notice, uint64_t now_ns) = 0;
   virtual void SetRtoBounds(uint64_t min_ns, uint64_t max_ns) = 0;
   /// `window`: this lane's part of the grant's.

@@ -44,7 +44,15 @@ void Lane::Consume(Flight& flight, uint64_t now_ns) {
   next_of_slot_[flights_.IndexOf(seq)] = seq + pool_.slots();
   while (oldest_ < next_seq_ && next_of_slot_[flights_.IndexOf(oldest_)] > oldest_) ++oldest_;
   ++collective.answered;
-  if (collective.IsAnswered()) Finish(collective);
+  if (!collective.IsAnswered()) return;
+  if (context_.recorder.IsOn()) Record(collective, cell.time_ns, now_ns);
+  Finish(collective);
+}
+
+void Lane::Record(const Collective& collective, uint64_t received_ns, uint64_t now_ns) {
+  context_.recorder.Add({collective.Describe(), tree_.tree, static_cast<uint8_t>(traffic_class_), stream(), collective.first_seq,
+                         collective.traffic->packets(), collective.bytes_per_packet * collective.traffic->packets(),
+                         collective.call->called_ns, collective.sent_first_ns, collective.sent_last_ns, received_ns, now_ns});
 }
 
 // The slot engine compares these before it adds; a difference here means that a rule was broken.

@@ -46,6 +46,7 @@
 #define MLNET_NODE_MULTICAST 0x04 /* results leave once, to group; else one copy per host */
 #define MLNET_NODE_INNER 0x08     /* sums here, and sends the partial sum on to the node above */
 #define MLNET_NODE_SERVER 0x10    /* root whose host has the job's server: gets sums with MLNET_F_SERVER */
+#define MLNET_NODE_TRACE 0x20    /* every sum that is completed here is told to mlnetd (MLNET_EV_SUMMED) */
 #define MLNET_NODE_IPV6 0x80      /* all addresses of the job are IPv6; else all are IPv4 */
 
 /* In network order. IPv4: mapped, ::ffff:a.b.c.d, of which the program reads the last word. All 0: none. */

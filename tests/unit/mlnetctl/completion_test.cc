@@ -35,7 +35,7 @@ std::string BashOffers(const std::string& words) {
 }
 
 TEST(BashCompletion, OffersCommandsOfTheLevel) {
-  EXPECT_EQ(BashOffers("mlnetctl \"\""), "status iface job plan qos stats top probe version completion\n");
+  EXPECT_EQ(BashOffers("mlnetctl \"\""), "status iface job plan qos stats top trace probe version completion\n");
   EXPECT_EQ(BashOffers("mlnetctl st"), "status stats\n");
   EXPECT_EQ(BashOffers("mlnetctl iface \"\""), "attach detach list\n");
   EXPECT_EQ(BashOffers("mlnetctl -j iface de"), "detach\n");
