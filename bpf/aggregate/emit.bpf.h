@@ -95,6 +95,14 @@ static __always_inline int pkt_fits_partial(const struct pkt *p, const struct ml
 	return pkt_has_room(p) || !set->weight;
 }
 
+static __always_inline void link_learn(struct mlnet_link *link, const struct pkt *p)
+{
+	__u64 mac = mac_get(((struct ethhdr *)p->data)->h_source);
+
+	if (link->mac != mac)
+		link->mac = mac;
+}
+
 /* Back to the sender, without payload. */
 static __always_inline enum mlnet_verdict reply_send(struct xdp_md *ctx, const struct pkt *p,
 						     const struct mlnet_node *node, const struct reply *r,

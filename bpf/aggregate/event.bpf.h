@@ -52,11 +52,38 @@ static __always_inline enum mlnet_verdict pool_missing(const struct pkt *p, cons
 	return MLNET_V_DROP_NO_POOL;
 }
 
-/* A child's PING is answered; one that comes down (multicast test) and a PONG go to the daemon. */
+/* As the node's own, to the one above: only the root answers. */
+static __always_inline enum mlnet_verdict ping_up(const struct pkt *p, const struct mlnet_node *node)
+{
+	__u64 h1 = h1_with(p->h1, node->up_child, MLNET_F_NO_PAYLOAD);
+	int is_local = pkt_is_local(p, node);
+	struct trailer_words t = {};
+
+	header_store(p, p->h0, h1, p->h2);
+	trailer_store(p->trailer, &t, check_mix(p->h0, h1, p->h2, &t));
+	frame_address(p, node, nic_mac(p, node), mac_get(node->up_mac), addr_load(p->l3, &node->addr),
+		      addr_load(p->l3, &node->up), pkt_udp_bytes(p));
+	return nic_send(is_local, node, MLNET_V_PING_UP_TX, MLNET_V_PING_UP_REDIRECT);
+}
+
+/* A child lives. Known at each node up to the root, whose answer the daemons on the way back hear. */
+static __always_inline enum mlnet_verdict ping_of_child(struct xdp_md *ctx, const struct pkt *p, const struct mlnet_node *node)
+{
+	struct reply reply = { .type = MLNET_T_PONG, .fingerprint = p->fingerprint };
+	__u32 link_key = node->link_base + (p->child & (MLNET_CHILDREN_MAX - 1));
+	struct mlnet_link *link = bpf_map_lookup_elem(&ml_links, &link_key);
+
+	if (!link || p->blocks)
+		return MLNET_V_DROP_MALFORMED;
+	link_learn(link, p);
+	link->last_ns = bpf_ktime_get_ns();
+	return node->flags & MLNET_NODE_INNER ? ping_up(p, node) : reply_send(ctx, p, node, &reply, MLNET_V_PONG);
+}
+
+/* A child's PING goes up, or is answered; one that comes down (multicast test) and a PONG go to the daemon. */
 static __always_inline enum mlnet_verdict ping(struct xdp_md *ctx, const struct pkt *p,
 					       const struct mlnet_node *node)
 {
-	struct reply reply = { .type = MLNET_T_PONG, .fingerprint = p->fingerprint };
 	struct trailer_words t;
 	__u64 sum;
 	int is_multicast = addr_is_multicast(p->l3, pkt_destination(p));
@@ -66,7 +93,7 @@ static __always_inline enum mlnet_verdict ping(struct xdp_md *ctx, const struct 
 	if (!check_verify(p, &t, &sum))
 		return MLNET_V_DROP_CORRUPT;
 	if (p->type == MLNET_T_PING && !is_multicast)
-		return reply_send(ctx, p, node, &reply, MLNET_V_PONG);
+		return child_admit(p, node) ? MLNET_V_DROP_NOT_MEMBER : ping_of_child(ctx, p, node);
 	return event_send(p, MLNET_EV_PING_SEEN, p->seq, is_multicast) ? MLNET_V_NOTICE_LOST
 								       : MLNET_V_PING_SEEN;
 }

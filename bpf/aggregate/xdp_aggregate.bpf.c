@@ -160,14 +160,6 @@ static __always_inline enum mlnet_verdict slot_take(struct mlnet_slot *slot, str
 	return is_first ? MLNET_V_SUM_FIRST : MLNET_V_SUM_ADD;
 }
 
-static __always_inline void link_learn(struct mlnet_link *link, const struct pkt *p)
-{
-	__u64 mac = mac_get(((struct ethhdr *)p->data)->h_source);
-
-	if (link->mac != mac)
-		link->mac = mac;
-}
-
 static __always_inline void link_sample(struct mlnet_link *link, __u64 now_ns, __u64 lag_ns)
 {
 	link->last_ns = now_ns;

@@ -157,5 +157,23 @@ TEST_F(AdmitTest, ping_of_a_child_is_answered_and_of_a_stranger_not) {
   Expect(host_->Run(ping), MLNET_V_DROP_NOT_MEMBER, XDP_DROP);
 }
 
+TEST_F(AdmitTest, a_ping_shows_that_its_child_lives_and_of_no_other) {
+  Frame ping = Contribution(1, 1).HeaderOnly(0);
+  ping.type = MLNET_T_PING;
+  Expect(host_->Run(ping), MLNET_V_PONG, XDP_TX);
+  const uint64_t first_ns = host_->Link(kJob, 1).last_ns;
+  EXPECT_GT(first_ns, 0u);
+  Expect(host_->Run(ping), MLNET_V_PONG, XDP_TX);
+  EXPECT_GT(host_->Link(kJob, 1).last_ns, first_ns);
+  EXPECT_EQ(host_->Link(kJob, 0).last_ns, 0u);
+  EXPECT_EQ(host_->Link(kJob, 2).last_ns, 0u);
+  ping.saddr = WorkerIp(2);  // another's address
+  Expect(host_->Run(ping), MLNET_V_DROP_NOT_MEMBER, XDP_DROP);
+  Frame with_payload = Contribution(0, 1);
+  with_payload.type = MLNET_T_PING;
+  Expect(host_->Run(with_payload), MLNET_V_DROP_MALFORMED, XDP_DROP);
+  EXPECT_EQ(host_->Link(kJob, 0).last_ns, 0u);
+}
+
 }  // namespace
 }  // namespace mlnet::test

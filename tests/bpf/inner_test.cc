@@ -210,6 +210,28 @@ TEST_F(InnerTest, a_resend_from_above_sends_the_sum_with_the_next_full_length_pa
   Expect(host_->Run(FromChild(0, 0)), MLNET_V_PARTIAL_AGAIN_TX, XDP_TX);  // though it was forwarded a moment ago
 }
 
+TEST_F(InnerTest, a_ping_of_a_child_goes_up_as_the_nodes_own) {
+  Frame ping = FromChild(0, 4711).HeaderOnly(0);
+  ping.type = MLNET_T_PING;
+  const RunResult run = host_->Run(ping);
+  Expect(run, MLNET_V_PING_UP_TX, XDP_TX);
+  const Parsed up = ParseFrame(run.frame);
+  EXPECT_TRUE(up.check_ok);
+  EXPECT_TRUE(up.ip_checksum_ok);
+  EXPECT_EQ(up.frame.type, MLNET_T_PING);
+  EXPECT_EQ(up.frame.seq, 4711u);
+  EXPECT_EQ(up.frame.child, 5);
+  EXPECT_EQ(up.frame.saddr, AggregatorIp());
+  EXPECT_EQ(up.frame.daddr, ParentIp());
+  EXPECT_EQ(up.frame.dst_mac, kParentMac);
+  EXPECT_GT(host_->Link(kJob, 0).last_ns, 0u);
+  Frame local = FromChild(2, 1).HeaderOnly(0);
+  local.type = MLNET_T_PING;
+  Expect(host_->Run(local), MLNET_V_PING_UP_REDIRECT, XDP_REDIRECT);
+  EXPECT_GT(host_->Link(kJob, 2).last_ns, 0u);
+  EXPECT_EQ(host_->Link(kJob, 1).last_ns, 0u);
+}
+
 TEST_F(InnerTest, probes_of_a_root_further_up_are_heard) {
   JobSpec spec = Rack(kForever);
   spec.root = WorkerIp(7);

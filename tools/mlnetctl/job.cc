@@ -16,7 +16,7 @@ namespace {
 struct CreateArgs {
   std::string name;
   int world_size = 0;
-  std::optional<int> slots, classes, timeout_ms, deadline_ms, rto_min_us, rto_max_us, weight, ceiling;
+  std::optional<int> slots, classes, timeout_ms, deadline_ms, rto_min_us, rto_max_us, weight, ceiling, lost_ms;
   std::optional<uint64_t> work_bytes;
   std::string multicast;
   std::string shape;
@@ -53,6 +53,7 @@ int Create(Context& context, const CreateArgs& args) {
   set("rto_max_us", args.rto_max_us);
   set("weight", args.weight);
   set("ceiling", args.ceiling);
+  set("lost_ms", args.lost_ms);
   if (args.work_bytes) params["work_bytes"] = *args.work_bytes;
   if (!args.order.empty()) params["order"] = args.order;
   if (!args.multicast.empty()) params["multicast"] = args.multicast;
@@ -215,6 +216,7 @@ void AddCreate(CLI::App& job, Context& context) {
       ->check(CLI::PositiveNumber);
   create->add_option("--rto-max-us", args->rto_max_us, "longest retransmission timer; two round trips where those take longer, up to 5 times this")
       ->check(CLI::PositiveNumber);
+  create->add_option("--lost-ms", args->lost_ms, "a rank or host not heard of for so long is lost; 0: only a timeout tells")->check(CLI::NonNegativeNumber);
   create->add_option("--weight", args->weight, "share of the links where jobs meet")->check(CLI::Range(1, 100));
   create->add_option("--ceiling", args->ceiling, "traffic classes above this one are marked like it")->check(CLI::Range(0, 7));
   create->add_option("--order", args->order, "fair, or shortest: jobs in turn, least left to transfer first")
@@ -251,7 +253,7 @@ void AddJob(CLI::App& app, Context& context) {
   list->callback([&context] { context.action = [&context] { return List(context); }; });
 
   auto changed = std::make_shared<SetArgs>();
-  CLI::App* set = job->add_subcommand("set", "change a job while it runs: weight, order, ceiling, work_bytes, rto_min_us, rto_max_us");
+  CLI::App* set = job->add_subcommand("set", "change a job while it runs: weight, order, ceiling, lost_ms, work_bytes, rto_min_us, rto_max_us");
   set->add_option("NAME", changed->name, "job")->required();
   set->add_option("KEY=VALUE", changed->pairs, "such as weight=2")->required();
   set->callback([&context, changed] { context.action = [&context, changed] { return Set(context, *changed); }; });

@@ -176,6 +176,7 @@ void ReadJob(TableReader& in, Config& config) {
   in.Number("weight", 1, kWeightMax, out.weight);
   in.Real("ageing", 1, 1000, config.ageing);
   in.OneOf("order", out.order, {"fair", "shortest"});
+  in.Number("lost_ms", 0, kLostMsMax, out.lost_ms);
   in.Number("ceiling", 0, MLNET_CLASSES_MAX - 1, out.ceiling);
   in.RejectUnknown();
   if (auto ok = CheckShape(out.shape); !ok) in.Fail("shape", ok.error().message);
@@ -213,6 +214,10 @@ Result<void> CheckSpec(const JobSpec& spec) {
   if (auto ok = CheckShape(spec.shape); !ok) return Err(ErrorCode::kInvalidArgument, "shape " + ok.error().message);
   if (spec.weight < 1 || spec.weight > kWeightMax) {
     return Err(ErrorCode::kInvalidArgument, "weight is " + std::to_string(spec.weight) + ", must be 1 to 100");
+  }
+  if ((spec.lost_ms != 0 && spec.lost_ms < kLostMsMin) || spec.lost_ms > kLostMsMax) {
+    return Err(ErrorCode::kInvalidArgument, "lost_ms is " + std::to_string(spec.lost_ms) + ", must be " + std::to_string(kLostMsMin) + " to " +
+                                                std::to_string(kLostMsMax) + ", or 0: a silent rank or host is not lost");
   }
   if (spec.ceiling >= MLNET_CLASSES_MAX) {
     return Err(ErrorCode::kInvalidArgument, "ceiling is " + std::to_string(spec.ceiling) + ", must be 0 to 7");

@@ -78,6 +78,8 @@ Result<Config> ParseConfig(std::string_view text, const std::string& source, con
 Result<Config> LoadConfig(const std::string& path);
 
 /// kInvalidArgument when a job cannot have this; the names in the message are those of the file.
+inline constexpr uint32_t kLostMsMin = 200;
+inline constexpr uint32_t kLostMsMax = 3'600'000;
 Result<void> CheckSpec(const JobSpec& spec);
 
 /// "auto", or a shape of the planner; the message goes on after the name of the setting.

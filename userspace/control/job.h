@@ -24,6 +24,7 @@ struct JoinRequest {
   std::string host;
   int pid = 0;
   uint32_t uid = 0;
+  bool pings = false;  // it will show the nodes above that it lives
 };
 
 /// Adds the rank, opening a new incarnation where the name is free again. An error is for this rank;

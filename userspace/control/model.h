@@ -60,10 +60,11 @@ struct JobSpec {
   uint32_t weight = 1;          // of its share where jobs meet
   std::string order = "fair";   // or shortest: it takes turns with others of this kind (plan/job_order.h)
   uint64_t work_bytes = 0;      // what each rank transfers in all; 0: as the ranks say
+  uint32_t lost_ms = 800;       // a rank or host that has not been heard of for so long is lost; 0: only by other signs
   uint32_t ceiling = 7;         // packets of more urgent traffic classes are marked as this one
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobSpec, slots, classes, multicast, shape, root, timeout_ms, deadline_ms, rto_min_us,
-                                                rto_max_us, window_first, weight, order, work_bytes, ceiling)
+                                                rto_max_us, window_first, weight, order, work_bytes, ceiling, lost_ms)
 
 /// What the order of jobs depends on (order.h); noted by the host of rank 0, and only when something turns.
 struct JobProgress {
@@ -163,9 +164,10 @@ struct MemberRecord {
   bool left = false;  // orderly
   uint32_t fingerprint = 0;
   std::string collective;  // its answer after a mismatch
+  bool pings = false;      // shows the nodes above that it lives
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(MemberRecord, incarnation, rank, host, pid, connected, left, fingerprint,
-                                                collective)
+                                                collective, pings)
 
 /// How far one host is with one job.
 struct JobHostRecord {

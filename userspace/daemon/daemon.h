@@ -7,6 +7,7 @@
 //   qos_methods.cc       the same: queues by priority
 //   trace_methods.cc     the same: a timeline of what a job does
 //   level_methods.cc     the same: what jobs do, level by level and at the moment
+//   silence.cc           who has not been heard of
 //   order.cc             who uses the links where jobs meet
 //   store_outage.cc      what goes on while the store does not answer
 // DESIGN.md beside this file has the loop, the states and the store's schema.
@@ -20,6 +21,7 @@
 #include <string>
 
 #include "control/config.h"
+#include "control/liveness.h"
 #include "control/order.h"
 #include "daemon/fan_probe.h"
 #include "daemon/ifaces.h"
@@ -41,6 +43,7 @@ struct RankSession {
   uint64_t incarnation = 0;
   int rank = 0;
   uint32_t uid = 0;
+  pid_t pid = 0;
   uint64_t request_id = 0;   // of the join that waits for its answer; 0: answered
   uint64_t joined_ms = 0;
   uint64_t deadline_ms = 0;
@@ -116,6 +119,12 @@ class Daemon : private rpc::ServerHandler {
   /// A write transaction on a job that must still be of this incarnation; true when it could be made.
   bool Change(const std::string& name, uint64_t incarnation, const std::function<void(control::JobView&)>& change);
   bool FailJob(const control::JobView& view, const Error& error, std::vector<int> ranks);
+
+  // silence.cc
+  void FindSilence();
+  std::set<int> StoppedRanks(const std::string& job) const;
+  void OnPong(LocalJob& local, uint8_t tree, uint64_t time_ns);
+  void DeclareLost(const control::JobView& view, const control::Loss& loss);
 
   // order.cc
   void OrderJobs();
@@ -194,6 +203,7 @@ class Daemon : private rpc::ServerHandler {
   std::map<rpc::PeerId, RankSession> sessions_;
   std::map<rpc::PeerId, WaitingJoin> waiting_;  // for the store
   std::deque<News> news_;
+  std::map<std::string, control::Liveness> liveness_;  // of jobs that run here
   std::map<std::string, Trace> traces_;  // by job; for operators that look at the moment
   std::map<std::string, FanProbe> hop_probes_;  // of jobs that wait for the link address of a node above
   std::map<std::string, FanProbe> probes_;  // of jobs that are prepared and summed here

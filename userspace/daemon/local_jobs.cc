@@ -214,6 +214,8 @@ Result<void> LocalJobs::Install(const control::JobView& view, const control::Mar
   job.marks = marks;
   job.uid = uid;
   job.holding = *holding;
+  job.answered_ns.resize(plan.trees.size());
+  job.num_answers.resize(plan.trees.size());
   auto kernel = datapath::HostJob::Install(program_, SpecOf(job));
   if (!kernel) return tl::make_unexpected(kernel.error());
   job.kernel = std::make_unique<datapath::HostJob>(std::move(*kernel));
@@ -285,6 +287,35 @@ void LocalJobs::Mark(const std::string& name, const control::Marks& marks) {
     std::copy(marks.begin(), marks.end(), nodes.emplace_back(job->kernel->node(t)).marks);
   }
   if (auto ok = job->kernel->SetNodes(std::move(nodes)); !ok) spdlog::error("job {}: {}", name, ok.error().ToString());
+}
+
+// Results and replies show that the root lives as its answers to pings do, of which a bad link loses many.
+void LocalJobs::NoteAnswers(LocalJob& job, size_t tree, uint64_t now_ns) const {
+  const auto stats = datapath::ReadStats(program_, job.holding->ids.trees[tree].stats);
+  if (!stats) return;
+  uint64_t num_answers = 0;
+  for (const mlnet_verdict v : {MLNET_V_DELIVERED, MLNET_V_NOTICE, MLNET_V_NOTICE_DOWN}) num_answers += stats->verdicts[v];
+  if (num_answers > job.num_answers[tree]) job.answered_ns[tree] = now_ns;
+  job.num_answers[tree] = num_answers;
+}
+
+std::vector<control::TreeSigns> LocalJobs::Signs(LocalJob& job, uint64_t now_ns) const {
+  std::vector<control::TreeSigns> trees(job.plan.trees.size());
+  for (size_t t = 0; t < trees.size(); ++t) {
+    const auto node = FindNode(job.plan, t, host_);
+    if (!node) continue;
+    if (!job.ranks.empty() && *node != 0) {
+      NoteAnswers(job, t, now_ns);
+      trees[t].answer_ns = job.answered_ns[t];
+    }
+    if (!IsSumming(job.plan, t, *node)) continue;
+    const control::TreeIds& ids = job.holding->ids.trees[t];
+    for (size_t child = 0; child < ChildrenOf(job.plan, t, *node).size(); ++child) {
+      const auto link = datapath::ReadLink(program_, ids.link_base + static_cast<uint32_t>(child));
+      if (link) trees[t].children[child] = link->last_ns;
+    }
+  }
+  return trees;
 }
 
 uint32_t LocalJobs::SlotsFree() const { return pools_->slots.LongestFree(); }

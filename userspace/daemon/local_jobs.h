@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "control/allocator.h"
+#include "control/liveness.h"
 #include "control/model.h"
 #include "control/node.h"
 #include "control/priority.h"
@@ -33,6 +34,8 @@ struct LocalJob {
   bool is_multicast = false;
   bool is_traced = false;       // the program tells of each sum that is complete here
   uint32_t multicast_seen = 0;  // bit per tree: a probe of its root came in by the group
+  std::vector<uint64_t> answered_ns;  // by tree: when something last came from its root, CLOCK_MONOTONIC
+  std::vector<uint64_t> num_answers;  // by tree: results and replies, as last looked at
   uint64_t told_ms = 0;         // when the store was last told that all had
   std::unique_ptr<datapath::HostJob> kernel;  // destroyed first: nothing of it may be given away before
 };
@@ -61,6 +64,8 @@ class LocalJobs {
   Result<void> UseMulticast(LocalJob& job);
   Result<void> SetTracing(LocalJob& job, bool is_on);
 
+  /// What the kernel last heard of a job's members, by tree.
+  std::vector<control::TreeSigns> Signs(LocalJob& job, uint64_t now_ns) const;
   /// Counters of one job on this host; lag per child where it sums.
   control::Json Counters(const LocalJob& job) const;
   /// Counters of this host since it started, whatever the job.
@@ -80,6 +85,7 @@ class LocalJobs {
   std::string AddressAbove(const control::Plan& plan, size_t tree) const;
   std::set<std::string> IfacesOfResults(const control::Plan& plan) const;
   mlnet_stats StatsOf(const LocalJob& job) const;
+  void NoteAnswers(LocalJob& job, size_t tree, uint64_t now_ns) const;
   control::Json TreeCounters(const LocalJob& job, size_t tree) const;
 
   const datapath::Program& program_;

@@ -40,7 +40,8 @@ Result<void> ReadSpec(const Json& params, control::JobSpec& spec) {
                                                     {"rto_max_us", &spec.rto_max_us},
                                                     {"window_first", &spec.window_first},
                                                     {"weight", &spec.weight},
-                                                    {"ceiling", &spec.ceiling}};
+                                                    {"ceiling", &spec.ceiling},
+                                                    {"lost_ms", &spec.lost_ms}};
   const std::map<std::string, std::string*> texts = {
       {"multicast", &spec.multicast}, {"shape", &spec.shape}, {"order", &spec.order}, {"root", &spec.root}};
   const auto take = [&params](const std::string& key, auto& out) -> Result<void> {
@@ -218,7 +219,12 @@ Result<Json> Daemon::JobSet(const Json& params) {
                               spec.root != view.job.spec.root;
     if (is_shape_new && IsActive(view.job)) {
       return Err(ErrorCode::kConflict, "slots, classes, shape, root and multicast of job '" + *name + "' cannot change while it runs",
-                 "live are weight, order, ceiling, work_bytes, rto_min_us and rto_max_us");
+                 "live are weight, order, ceiling, lost_ms, work_bytes, rto_min_us and rto_max_us");
+    }
+    const bool is_pinged_too_seldom = spec.lost_ms != 0 && (view.job.spec.lost_ms == 0 || spec.lost_ms < view.job.spec.lost_ms);
+    if (is_pinged_too_seldom && IsActive(view.job)) {
+      return Err(ErrorCode::kConflict, "lost_ms of job '" + *name + "' cannot become shorter while it runs: its ranks ping as often as they began to",
+                 "raise it, or set it to 0");
     }
     view.job.spec = spec;
     return {};

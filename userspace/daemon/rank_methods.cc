@@ -39,19 +39,21 @@ Result<JoinParams> ReadJoin(const Json& params, uint32_t default_timeout_ms) {
   auto timeout_ms = rpc::GetOr<uint32_t>(params, "timeout_ms", default_timeout_ms);
   auto work_bytes = rpc::GetOr<uint64_t>(params, "work_bytes", 0);
   auto classes = rpc::GetOr<uint32_t>(params, "classes", 0);
+  auto pings = rpc::GetOr<bool>(params, "pings", false);
   if (!job) return tl::make_unexpected(job.error());
   if (!rank) return tl::make_unexpected(rank.error());
   if (!world_size) return tl::make_unexpected(world_size.error());
   if (!timeout_ms) return tl::make_unexpected(timeout_ms.error());
   if (!work_bytes) return tl::make_unexpected(work_bytes.error());
   if (!classes) return tl::make_unexpected(classes.error());
+  if (!pings) return tl::make_unexpected(pings.error());
   if (*classes > MLNET_CLASSES_MAX) {
     return Err(ErrorCode::kInvalidArgument, "classes is " + std::to_string(*classes) + ", must be 1 to 8, or 0 for mlnetd's default");
   }
   if (!control::IsName(*job)) {
     return Err(ErrorCode::kInvalidArgument, "job name '" + *job + "' is not 1 to 63 of A-Z a-z 0-9 . _ -");
   }
-  return JoinParams{*job, {*rank, *world_size, "", 0, 0}, std::min(*timeout_ms, kJoinTimeoutMaxMs), *work_bytes, *classes};
+  return JoinParams{*job, {*rank, *world_size, "", 0, 0, *pings}, std::min(*timeout_ms, kJoinTimeoutMaxMs), *work_bytes, *classes};
 }
 
 Json RanksOf(const std::vector<control::TreeChild>& children) {
@@ -174,6 +176,7 @@ void Daemon::AnswerJoin(rpc::PeerId peer, RankSession& session, const JobView& v
                        {"cells", InboxCells(plan)},
                        {"multicast", view.job.fan == "multicast"},
                        {"timeout_ms", view.job.spec.timeout_ms},
+                       {"ping_ms", view.job.spec.lost_ms / control::kPingsPerLoss},
                        {"rto_min_us", view.job.spec.rto_min_us},
                        {"rto_max_us", view.job.spec.rto_max_us},
                        {"window_first", view.job.spec.window_first},

@@ -93,6 +93,7 @@ void Daemon::Pass() {
     for (const JobView& view : snapshot_.jobs) did_something |= Step(view);
     if (!did_something) break;
   }
+  FindSilence();
   ServeSessions();
   EndTraces();
   OrderJobs();
@@ -302,6 +303,7 @@ void Daemon::OnEvent(const mlnet_event& event) {
     if (local.plan.job_id != event.job || local.plan.epoch != event.epoch) continue;
     const JobView* view = FindJob(name);
     if (view == nullptr || HasEnded(view->job)) return;
+    if (event.event == MLNET_EV_PING_SEEN && event.type == MLNET_T_PONG) OnPong(local, event.tree, event.time_ns);
     if (event.event == MLNET_EV_PING_SEEN && event.b == 1) OnProbe(*view, local, event.tree);
     if (event.event == MLNET_EV_SUMMED) {
       if (const auto trace = traces_.find(name); trace != traces_.end()) trace->second.AddSum(event);

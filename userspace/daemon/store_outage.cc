@@ -76,6 +76,7 @@ Result<bool> Daemon::TryJoin(rpc::PeerId peer, const WaitingJoin& join) {
   session.job = join.job;
   session.rank = join.request.rank;
   session.uid = join.request.uid;
+  session.pid = join.request.pid;
   session.work_bytes = join.work_bytes;
   session.request_id = join.request_id;
   session.joined_ms = join.began_ms;

@@ -53,6 +53,7 @@ struct EngineConfig {
   int world_size = 1;
   uint32_t blocks = MLNET_BLOCKS_MAX;  // of a full packet
   uint64_t timeout_ns = 30'000'000'000;
+  uint64_t ping_ns = 0;  // from one sign of life to the next; 0: none
   uint64_t rto_min_ns = 1'000'000;
   uint64_t rto_max_ns = 200'000'000;
   uint32_t window_first = 32;

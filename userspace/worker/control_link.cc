@@ -104,6 +104,7 @@ Result<JoinReply> ParseJoin(const rpc::Json& json) {
   config.timeout_ns = fields.Take<uint64_t>("timeout_ms") * 1'000'000;
   config.rto_min_ns = fields.Take<uint64_t>("rto_min_us") * 1'000;
   config.rto_max_ns = fields.Take<uint64_t>("rto_max_us") * 1'000;
+  config.ping_ns = fields.Take<uint64_t>("ping_ms") * 1'000'000;
   config.window_first = fields.Take<uint32_t>("window_first");
   config.has_server = fields.Take<bool>("server");
   reply.local_index = fields.Take<uint32_t>("local_index");
@@ -129,7 +130,8 @@ Result<JoinReply> ControlLink::Join(const JoinOptions& options, bool is_server) 
                             {"rank", is_server ? kServerRank : options.rank},
                             {"world_size", options.world_size},
                             {"timeout_ms", options.timeout.count()},
-                            {"pid", ::getpid()}};
+                            {"pid", ::getpid()},
+                            {"pings", !is_server}};
   if (const uint64_t work_bytes = WorkBytesOf(options); work_bytes != 0) params["work_bytes"] = work_bytes;
   if (options.classes != 0) params["classes"] = options.classes;
   auto answer = client_.CallWithFds("join", params, options.timeout + kReplySlack);
@@ -145,6 +147,7 @@ Result<JoinReply> ControlLink::Join(const JoinOptions& options, bool is_server) 
   reply->ring = std::move(answer->fds[2]);
   reply->config.is_server = is_server;
   if (is_server) reply->config.rank = reply->config.world_size;
+  if (is_server) reply->config.ping_ns = 0;
   reply->config.small_bytes = options.small_bytes;
   reply->config.timeout_ns = static_cast<uint64_t>(options.timeout.count()) * 1'000'000;
   return reply;

@@ -7,6 +7,7 @@
 #include "lane.h"
 #include "server_lane.h"
 #include "traffic/partition.h"
+#include "wire/packet.h"
 
 namespace mlnet::worker {
 namespace {
@@ -114,8 +115,9 @@ Turn Engine::RunOnce(uint64_t now_ns) {
   GiveUpIfNeeded(now_ns);
   ReportStats(now_ns);
   ReportTrace(now_ns);
+  if (config_.ping_ns != 0 && now_ns >= next_ping_ns_) Ping(now_ns);
 
-  Turn turn{has_progress, kNever};
+  Turn turn{has_progress, config_.ping_ns == 0 ? kNever : next_ping_ns_};
   for (auto& lane : lanes_) {
     if (lane && !lane->IsIdle()) turn.next_ns = std::min(turn.next_ns, lane->NextEventNs());
   }
@@ -255,6 +257,29 @@ void Engine::ReportStats(uint64_t now_ns) {
   next_report_ns_ = now_ns + kReportNs;
   reported_results_ = results;
   control_.Report(counters_.Snapshot());
+}
+
+// By each tree, whatever else is on its way: the nodes above see that this rank lives, and its daemon that they do.
+void Engine::Ping(uint64_t now_ns) {
+  next_ping_ns_ = now_ns + config_.ping_ns;
+  for (size_t t = 0; t < config_.trees.size(); ++t) {
+    const TreeConfig& tree = config_.trees[t];
+    const auto open = std::find_if(tree.pools.rbegin(), tree.pools.rend(), [](const PoolConfig& pool) { return pool.is_open; });
+    const auto traffic_class = static_cast<int>(tree.pools.rend() - open) - 1;
+    mlnet_hdr header{};
+    header.version_type = wire::VersionType(MLNET_T_PING);
+    header.job = config_.job;
+    header.epoch = config_.epoch;
+    header.tree = tree.tree;
+    header.class_stream = static_cast<uint8_t>(MLNET_CLASS_STREAM(traffic_class, 0));
+    header.child = tree.child;
+    header.flags = MLNET_F_NO_PAYLOAD;
+    wire::SetSeq(header, now_ns);
+    std::array<std::byte, wire::kOverheadBytes> bytes;
+    const size_t length = wire::Seal(header, {}, mlnet_trailer{}, bytes);
+    // One that cannot be sent is lost, as it may be later on; sends of data say why.
+    (void)transport_.Send(FlowOf(t, traffic_class), std::span(bytes).first(length), length);
+  }
 }
 
 void Engine::SetTracing(bool is_on) {

@@ -70,6 +70,7 @@ class Engine {
   void GiveUpIfNeeded(uint64_t now_ns);
   void ReportStats(uint64_t now_ns);
   void ReportTrace(uint64_t now_ns);
+  void Ping(uint64_t now_ns);
   void ShareGrant(uint64_t now_ns);
 
   const EngineConfig config_;
@@ -86,6 +87,7 @@ class Engine {
   size_t num_sharing_ = 0;  // busy lanes that the grant's window was last divided by
   std::array<std::vector<LaneBase*>, MLNET_CLASSES_MAX> lanes_by_class_;  // of lanes_, the highest class first
   size_t next_lane_ = 0;  // whose turn it is within a class
+  uint64_t next_ping_ns_ = 0;
   uint64_t next_report_ns_ = 0;
   uint64_t reported_results_ = 0;
   uint64_t next_trace_ns_ = 0;

@@ -177,7 +177,7 @@ struct mlnet_wake {
 
 struct mlnet_link {
 	__u64 mac; /* bytes 0-5: link address of the child's next hop, learnt; 0: not yet */
-	__u64 last_ns;  /* sampled: last contribution */
+	__u64 last_ns;  /* last PING; sampled: last contribution */
 	__u64 lag_ns;   /* sampled: sum of arrival behind the first contribution of the set */
 	__u64 lag_count;
 };

@@ -57,7 +57,9 @@
 	X(SERVER_REMINDED, XDP_TX, "retry of a sum that waits for the server's answer: HELD, and the server was told again") \
 	X(ANSWER_SENT, XDP_REDIRECT, "the server's answer left as the result") \
 	X(DROP_ANSWER_OLD, XDP_DROP, "answer that was taken already, or whose sum nobody can still need") \
-	X(DROP_ANSWER_EARLY, XDP_DROP, "answer to a sum that the server was not given, or to another collective")
+	X(DROP_ANSWER_EARLY, XDP_DROP, "answer to a sum that the server was not given, or to another collective") \
+	X(PING_UP_TX, XDP_TX, "a child's PING, passed to the node above") \
+	X(PING_UP_REDIRECT, XDP_REDIRECT, "as above, from ranks of this host")
 
 enum mlnet_verdict {
 #define MLNET_X(name, action, help) MLNET_V_##name,

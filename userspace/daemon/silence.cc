@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Members of running jobs that have fallen silent (control/liveness.h): what the kernel knows of them, and what follows.
+#include <spdlog/spdlog.h>
+
+#include <ctime>
+#include <fstream>
+#include <iterator>
+
+#include "control/job.h"
+#include "control/plan.h"
+#include "control/tree.h"
+#include "daemon/daemon.h"
+
+namespace mlnet::daemon {
+
+using control::JobView;
+
+namespace {
+
+uint64_t MonotonicNs() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000ULL + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// By a signal or a debugger. proc(5): the state follows the command's name, which may hold anything.
+bool IsStopped(pid_t pid) {
+  std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const size_t end = text.rfind(") ");
+  return end != std::string::npos && end + 2 < text.size() && (text[end + 2] == 'T' || text[end + 2] == 't');
+}
+
+}  // namespace
+
+std::set<int> Daemon::StoppedRanks(const std::string& job) const {
+  std::set<int> stopped;
+  for (const auto& [peer, session] : sessions_) {
+    if (session.job == job && session.rank != control::kServerRank && IsStopped(session.pid)) stopped.insert(session.rank);
+  }
+  return stopped;
+}
+
+void Daemon::OnPong(LocalJob& local, uint8_t tree, uint64_t time_ns) {
+  if (tree < local.answered_ns.size()) local.answered_ns[tree] = std::max(local.answered_ns[tree], time_ns);
+}
+
+void Daemon::FindSilence() {
+  const uint64_t now_ns = MonotonicNs();
+  std::erase_if(liveness_, [this](const auto& entry) {
+    const JobView* view = FindJob(entry.first);
+    return view == nullptr || view->job.incarnation != entry.second.incarnation() || view->job.state != control::kReady;
+  });
+  for (auto& [name, local] : jobs_.all()) {
+    const JobView* view = FindJob(name);
+    if (view == nullptr || view->job.incarnation != local.incarnation || view->job.state != control::kReady) continue;
+    control::Liveness& liveness = liveness_.try_emplace(name, local.incarnation, now_ns).first->second;
+    const auto loss = liveness.Look(*view, config_.host, {jobs_.Signs(local, now_ns), StoppedRanks(name)}, now_ns);
+    if (loss) DeclareLost(*view, *loss);
+  }
+}
+
+// The ranks of this host hear of it at once: where the host is cut off, the store may be too.
+void Daemon::DeclareLost(const JobView& view, const control::Loss& loss) {
+  spdlog::warn("job {}: {}", view.job.name, loss.error.ToString());
+  for (auto& [peer, session] : sessions_) {
+    if (session.job != view.job.name || session.incarnation != view.job.incarnation || session.request_id != 0 || session.was_told) continue;
+    session.was_told = true;
+    server_->Push(peer, {{"event", "job_failed"}, {"code", ErrorCodeName(loss.error.code)}, {"message", loss.error.message},
+                         {"hint", loss.error.hint}, {"ranks", loss.ranks}});
+  }
+  liveness_.erase(view.job.name);
+  Tell(view.job.name, view.job.incarnation, [loss](JobView& v) { Fail(v, loss.error, loss.ranks, NowMs()); });
+}
+
+}  // namespace mlnet::daemon
