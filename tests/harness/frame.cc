@@ -22,7 +22,7 @@ void PutBe16(Bytes& out, uint16_t value) {
   out.push_back(static_cast<uint8_t>(value));
 }
 
-size_t IpBytes(const Bytes& frame) { return frame[12] == 0x86 && frame[13] == 0xdd ? kIpv6Bytes : kIpv4Bytes; }
+size_t IpBytes(std::span<const uint8_t> frame) { return frame[12] == 0x86 && frame[13] == 0xdd ? kIpv6Bytes : kIpv4Bytes; }
 
 uint64_t GetLe(const uint8_t* at, int bytes) {
   uint64_t value = 0;
@@ -74,9 +74,9 @@ Mac GroupMac(const Address& group) {
   return {0x01, 0x00, 0x5e, static_cast<uint8_t>(b[13] & 0x7f), b[14], b[15]};
 }
 
-size_t HeaderAt(const Bytes& frame) { return kIpAt + IpBytes(frame) + kUdpBytes; }
+size_t HeaderAt(std::span<const uint8_t> frame) { return kIpAt + IpBytes(frame) + kUdpBytes; }
 
-Address Destination(const Bytes& frame) {
+Address Destination(std::span<const uint8_t> frame) {
   Address address;
   if (IpBytes(frame) == kIpv6Bytes) {
     std::copy_n(&frame[kIpAt + 24], 16, address.bytes.begin());

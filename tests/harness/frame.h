@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -86,9 +87,9 @@ struct Parsed {
 };
 
 /// Where the mlnet header begins in a frame of its family.
-size_t HeaderAt(const Bytes& frame);
-inline size_t PayloadAt(const Bytes& frame) { return HeaderAt(frame) + 22; }
-Address Destination(const Bytes& frame);
+size_t HeaderAt(std::span<const uint8_t> frame);
+inline size_t PayloadAt(std::span<const uint8_t> frame) { return HeaderAt(frame) + 22; }
+Address Destination(std::span<const uint8_t> frame);
 
 /// REQUIRES: an mlnet frame whose lengths fit. Fails the current test otherwise.
 Parsed ParseFrame(const Bytes& bytes);

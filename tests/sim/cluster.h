@@ -10,35 +10,17 @@
 
 #include "engine.h"
 #include "harness/bpf_host.h"
+#include "sim/cluster_options.h"
 #include "sim/network.h"
+#include "sim/observer.h"
 #include "sim/tree_shape.h"
+#include "sim/wiring.h"
 #include "transport/inbox.h"
 
 namespace mlnet::sim {
 
 /// From MLNET_SEED, else `fallback`; printed, so that a failure can be replayed.
 uint64_t Seed(uint64_t fallback);
-
-struct ClusterOptions {
-  int ranks = 2;
-  int hosts = 0;  // worker hosts; 0: one per rank. Rank r runs on host r mod hosts
-  int trees = 1;  // each with a root of its own
-  bool workers_sum = false;  // roots are worker hosts, in turn; else hosts without ranks
-  bool combines = false;     // hosts of several ranks are inner nodes
-  bool has_server = false;   // on the host of each tree's root; one tree
-  int racks = 0;             // each with a node of its own between the hosts and the root
-  uint32_t forward_ns = 1;   // of inner nodes; by the program's clock, which is not the simulator's
-  bool is_multicast = true;
-  uint8_t log2_slots = 5;
-  std::vector<uint8_t> classes{0};
-  uint64_t first_seq = 0;  // of every class and stream
-  uint8_t fixup_log2_slots = 3;
-  size_t small_bytes = 0;  // 0: every float sum goes through the slot engine
-  uint32_t window_first = 32;
-  uint64_t timeout_ns = 5'000'000'000;
-  Faults faults = {};
-  uint64_t seed = 1;
-};
 
 class Cluster {
  public:
@@ -65,9 +47,15 @@ class Cluster {
   mlnet_stats RootStats(int tree) { return HostStats(RootOf(tree)); }
   mlnet_stats HostStats(int host);
   const Traffic& traffic() const { return network_.traffic(); }
+  /// Frames that a program was run on, copies that leave by a devmap included.
+  uint64_t packet_events() const { return packet_events_; }
   Network& network() { return network_; }
   uint64_t now_ns() const { return now_ns_; }
   const std::vector<std::string>& descriptions() const { return descriptions_; }
+  /// Watches this cluster's network from here on.
+  Observer& Observe();
+  /// A frame that nobody here has sent reaches a host at that time.
+  void Inject(uint64_t at_ns, int host, test::Bytes frame);
   /// A rank that crashed: it neither sends nor receives any more.
   void Kill(int rank);
 
@@ -78,23 +66,25 @@ class Cluster {
     std::function<void()> run;
   };
 
+  void ChooseJob();
   void SetUpHosts();
   void SetUpRank(int rank, worker::EngineConfig config);
   void SetUpServer(worker::EngineConfig config);
+  void AddRank(int rank, worker::Inbox inbox, const worker::EngineConfig& config);
   void SetUpSlots();
   test::JobSpec JobOf(int host, int tree) const;
   worker::TreeConfig TreeOf(int tree) const;
   std::vector<std::vector<int>> RanksBehind(int node, int tree) const;
   int RootOf(int tree) const { return shape_.RootOf(tree); }
-  static test::Address IpOfHost(int host);
   std::vector<uint8_t> Pools() const;
   uint8_t Log2Slots(uint8_t pool) const;
+  uint8_t Log2Most(uint8_t pool) const;
   int HostOf(int rank) const { return rank == server() ? RootOf(0) : rank % num_hosts_; }
   void SendUp(int rank, int tree, std::span<const std::byte> packet);
-  void Deliver(Arrival arrival);
-  void Forward(int from, const test::Bytes& frame);
-  void ForwardCopies(int from, const test::RunResult& run);
-  void RunRanks(int host);
+  void Deliver(const Arrival& arrival);
+  void Forward(int from, std::span<const uint8_t> frame);
+  void ForwardCopies(int from, const test::Outcome& run);
+  void ExpectOneVerdictEach();
   void RunRank(Rank& rank);
   bool Step();
   bool AreAllDone() const;
@@ -105,12 +95,22 @@ class Cluster {
   TreeShape shape_;
   uint64_t now_ns_ = 1'000'000;
   Network network_;
-  std::vector<test::BpfHost*> hosts_;  // worker hosts, then aggregators without ranks
+  Wiring wiring_;
+  struct Host {
+    test::BpfHost* bpf;
+    std::vector<Rank*> ranks;
+    std::vector<int> copies;  // of a result, by tree
+    mlnet_stats before{};  // of earlier epochs of the job
+    uint64_t verdicts_before = 0, packets = 0;
+  };
+  std::vector<Host> hosts_;  // worker hosts, then aggregators without ranks
   std::vector<std::unique_ptr<Rank>> ranks_;  // the server behind them
+  std::unique_ptr<Observer> observer_;
   std::vector<Call> calls_;
   std::vector<std::shared_ptr<Work>> works_;
   std::vector<std::string> descriptions_;
-  uint16_t job_;
+  uint64_t packet_events_ = 0;
+  uint16_t job_, epoch_;
 };
 
 }  // namespace mlnet::sim

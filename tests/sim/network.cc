@@ -15,7 +15,7 @@ bool Network::Happens(double probability) {
   return probability > 0 && std::uniform_real_distribution<>(0, 1)(random_) < probability;
 }
 
-void Network::Push(uint64_t now_ns, int from_host, int to_host, test::Bytes frame) {
+Arrival& Network::Push(uint64_t now_ns, int from_host, int to_host, std::span<const uint8_t> frame) {
   uint64_t at_ns = now_ns + faults_.delay_ns;
   if (faults_.jitter_ns > 0) at_ns += random_() % faults_.jitter_ns;
   if (Happens(faults_.reorder)) {
@@ -25,10 +25,16 @@ void Network::Push(uint64_t now_ns, int from_host, int to_host, test::Bytes fram
     uint64_t& last_ns = last_at_ns_[{from_host, to_host}];
     at_ns = last_ns = std::max(at_ns, last_ns + frame.size() * faults_.ns_per_byte);
   }
-  queue_.push({at_ns, next_order_++, to_host, std::move(frame)});
+  if (free_.empty()) free_.push_back(&arrivals_.emplace_back());
+  Arrival& arrival = *free_.back();
+  free_.pop_back();
+  arrival.host = to_host;
+  arrival.frame.assign(frame.begin(), frame.end());
+  queue_.push({at_ns, next_order_++, &arrival});
+  return arrival;
 }
 
-void Network::Send(uint64_t now_ns, int from_host, int to_host, test::Bytes frame) {
+void Network::Send(uint64_t now_ns, int from_host, int to_host, std::span<const uint8_t> frame) {
   ++traffic_.frames;
   if (cut_.contains(to_host) || Happens(faults_.drop)) {
     ++traffic_.dropped;
@@ -38,22 +44,24 @@ void Network::Send(uint64_t now_ns, int from_host, int to_host, test::Bytes fram
     ++traffic_.duplicated;
     Push(now_ns, from_host, to_host, frame);
   }
+  test::Bytes& sent = Push(now_ns, from_host, to_host, frame).frame;
+  if (tap_) tap_(to_host, sent);
   if (Happens(faults_.corrupt)) {
     ++traffic_.corrupted;
-    const uint64_t bit = random_() % ((frame.size() - kEthernetBytes) * 8);
-    frame[kEthernetBytes + bit / 8] ^= static_cast<uint8_t>(1U << (bit % 8));
+    const uint64_t bit = random_() % ((sent.size() - kEthernetBytes) * 8);
+    sent[kEthernetBytes + bit / 8] ^= static_cast<uint8_t>(1U << (bit % 8));
   }
   if (Happens(faults_.truncate)) {
     ++traffic_.truncated;
-    frame.resize(kEthernetBytes + random_() % (frame.size() - kEthernetBytes));
+    sent.resize(kEthernetBytes + random_() % (sent.size() - kEthernetBytes));
   }
-  Push(now_ns, from_host, to_host, std::move(frame));
 }
 
-Arrival Network::Take() {
-  Arrival arrival = queue_.top();
+const Arrival& Network::Take() {
+  if (taken_ != nullptr) free_.push_back(taken_);
+  taken_ = queue_.top().arrival;
   queue_.pop();
-  return arrival;
+  return *taken_;
 }
 
 }  // namespace mlnet::sim

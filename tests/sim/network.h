@@ -3,10 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
 #include <queue>
 #include <random>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -27,13 +30,8 @@ struct Faults {
 };
 
 struct Arrival {
-  uint64_t at_ns = 0;
-  uint64_t order = 0;  // ties are broken by the order of sending
   int host = 0;
   test::Bytes frame;
-  bool operator>(const Arrival& other) const {
-    return at_ns != other.at_ns ? at_ns > other.at_ns : order > other.order;
-  }
 };
 
 struct Traffic {
@@ -44,26 +42,41 @@ class Network {
  public:
   Network(const Faults& faults, uint64_t seed) : faults_(faults), random_(seed) {}
 
-  void Send(uint64_t now_ns, int from_host, int to_host, test::Bytes frame);
+  void Send(uint64_t now_ns, int from_host, int to_host, std::span<const uint8_t> frame);
   bool IsEmpty() const { return queue_.empty(); }
   uint64_t NextNs() const { return queue_.top().at_ns; }
-  Arrival Take();
+  /// What arrives next; valid until the next call of Take.
+  const Arrival& Take();
   Faults& faults() { return faults_; }
+  /// Sees what is sent to which host, before anything happens to it.
+  void SetTap(std::function<void(int to_host, const test::Bytes& frame)> tap) { tap_ = std::move(tap); }
   /// Nothing reaches this host any more.
   void Cut(int host) { cut_.insert(host); }
   const Traffic& traffic() const { return traffic_; }
 
  private:
   bool Happens(double probability);
-  void Push(uint64_t now_ns, int from_host, int to_host, test::Bytes frame);
+  Arrival& Push(uint64_t now_ns, int from_host, int to_host, std::span<const uint8_t> frame);
+
+  // Frames stay where they are while the queue moves; their memory is used again.
+  struct Entry {
+    uint64_t at_ns;
+    uint64_t order;  // ties are broken by the order of sending
+    Arrival* arrival;
+    bool operator>(const Entry& other) const { return at_ns != other.at_ns ? at_ns > other.at_ns : order > other.order; }
+  };
 
   Faults faults_;
+  std::function<void(int, const test::Bytes&)> tap_;
   std::set<int> cut_;
   std::mt19937_64 random_;
   uint64_t next_order_ = 0;
   std::map<std::pair<int, int>, uint64_t> last_at_ns_;  // by hosts
   Traffic traffic_;
-  std::priority_queue<Arrival, std::vector<Arrival>, std::greater<>> queue_;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue_;
+  std::deque<Arrival> arrivals_;
+  std::vector<Arrival*> free_;
+  Arrival* taken_ = nullptr;
 };
 
 }  // namespace mlnet::sim
