@@ -98,7 +98,11 @@ static __always_inline enum mlnet_verdict pkt_parse(struct xdp_md *ctx, struct p
 
 	if (p->words > MLNET_WORDS_MAX || p->words % MLNET_BLOCK_WORDS)
 		return MLNET_V_DROP_MALFORMED;
-	p->blocks = (p->flags & MLNET_F_NO_PAYLOAD) ? 0 : p->words / MLNET_BLOCK_WORDS;
+	/*
+	 * The mask bounds the trailer's offset for the verifier, whichever register clang compared above: Linux 6.1 checks no
+	 * access to a packet at an offset that could be 64 KiB or more.
+	 */
+	p->blocks = (p->flags & MLNET_F_NO_PAYLOAD) ? 0 : masked(p->words / MLNET_BLOCK_WORDS, 15);
 	if (!ip_has_bytes(p->l3, data, pkt_udp_bytes(p)))
 		return MLNET_V_DROP_MALFORMED;
 	p->trailer = data + payload_at(p->l3) + p->blocks * MLNET_BLOCK_BYTES;
