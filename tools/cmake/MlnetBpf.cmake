@@ -4,8 +4,6 @@
 #   file   bpf/NAME.bpf.o in the build folder
 find_program(MLNET_BPF_CLANG NAMES clang-19 clang-18 clang-17 clang-16 clang-15 clang-14 clang REQUIRED)
 find_program(MLNET_BPFTOOL NAMES bpftool PATHS /usr/sbin /sbin REQUIRED)
-execute_process(COMMAND ${CMAKE_C_COMPILER} -print-multiarch OUTPUT_VARIABLE MLNET_MULTIARCH
-                OUTPUT_STRIP_TRAILING_WHITESPACE)
 pkg_check_modules(LIBBPF REQUIRED IMPORTED_TARGET libbpf)
 
 function(mlnet_bpf_object name source)
@@ -15,7 +13,7 @@ function(mlnet_bpf_object name source)
   file(MAKE_DIRECTORY "${dir}")
   add_custom_command(OUTPUT "${object}"
     COMMAND ${MLNET_BPF_CLANG} -target bpf -mcpu=v3 -O2 -g -std=gnu11 -Wall -Wextra -Werror
-            -I "${CMAKE_SOURCE_DIR}/bpf" -I "${CMAKE_SOURCE_DIR}/bpf/abi" -isystem "/usr/include/${MLNET_MULTIARCH}"
+            -I "${CMAKE_SOURCE_DIR}/bpf" -I "${CMAKE_SOURCE_DIR}/bpf/abi" -isystem "/usr/include/${CMAKE_LIBRARY_ARCHITECTURE}"
             -MMD -MF "${object}.d" -MT "${object}" -c "${CMAKE_CURRENT_SOURCE_DIR}/${source}" -o "${object}"
     DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${source}" DEPFILE "${object}.d"
     COMMENT "BPF ${name}" VERBATIM)

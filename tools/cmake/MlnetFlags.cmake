@@ -11,6 +11,11 @@ if(MLNET_SANITIZE)
                          -fno-omit-frame-pointer)
   target_link_options(mlnet_flags INTERFACE -fsanitize=address,undefined)
 endif()
+if(MLNET_FUZZ)
+  target_compile_options(mlnet_flags INTERFACE -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
+                         -Wno-deprecated-declarations) # of libstdc++ about itself, as clang sees it
+  target_link_options(mlnet_flags INTERFACE -fsanitize=address,undefined)
+endif()
 # Everything may end up in the shared library or in the Python extension.
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 if(NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)

@@ -60,7 +60,7 @@ size_t Seal(const mlnet_hdr& header, std::span<const uint64_t> words, const mlne
   mlnet_trailer sealed = trailer;
   sealed.check = PayloadSum(Op(header), words.first(count)) + Mix(header, trailer);
   std::memcpy(out.data(), &header, sizeof(header));
-  std::memcpy(out.data() + sizeof(header), words.data(), count * 8);
+  if (count > 0) std::memcpy(out.data() + sizeof(header), words.data(), count * 8);
   std::memcpy(out.data() + sizeof(header) + count * 8, &sealed, sizeof(sealed));
   return PacketBytes(count);
 }
