@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Counts test cases in a CTest JUnit file: the cases that GoogleTest and unittest print, else the program itself."""
+"""Counts test cases in a CTest JUnit file: those that GoogleTest, unittest or a line "x: N passed, N failed" name, else the program."""
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -17,6 +17,10 @@ def count(program):
     if unittest_runs:
         bad = sum(int(n) for n in re.findall(r"(?:failures|errors)=(\d+)", output))
         return sum(unittest_runs) - bad, max(bad, 0 if ok else 1)
+    own = re.findall(r"^\w+: (\d+) passed, (\d+) failed$", output, re.M)
+    if own:
+        bad = sum(int(n) for _, n in own)
+        return sum(int(n) for n, _ in own), max(bad, 0 if ok else 1)
     return (1, 0) if ok else (0, 1)
 
 

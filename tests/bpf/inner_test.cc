@@ -190,6 +190,20 @@ TEST_F(InnerTest, a_result_goes_into_the_inbox_and_down_once_and_answers_retries
   EXPECT_TRUE(ParseFrame(answer.frame).check_ok);
 }
 
+TEST_F(InnerTest, a_late_result_does_not_touch_the_set_that_took_its_place) {
+  const auto result = [](uint64_t seq) { return FromAbove(MLNET_T_RESULT, seq).Words(SumOfThree(seq)); };
+  for (const uint64_t seq : {uint64_t{0}, kSlots, 2 * kSlots}) {
+    Fill(seq);
+    Expect(host_->Run(FromChild(1, seq)), MLNET_V_PARTIAL_TX, XDP_TX);
+    if (seq < 2 * kSlots) host_->Run(result(seq));
+  }
+  Expect(host_->Run(result(0)), MLNET_V_DROP_RESULT_OLD, XDP_DROP);
+  const mlnet_slot slot = host_->Slot(kJob, 0, 0);
+  EXPECT_EQ(slot.set[0].seq, 2 * kSlots);
+  EXPECT_EQ(slot.set[0].state, MLNET_SET_COMPLETE);
+  Expect(host_->Run(FromChild(0, 2 * kSlots)), MLNET_V_HELD, XDP_TX);
+}
+
 TEST_F(InnerTest, a_multicast_result_is_not_sent_on_but_kept) {
   Fill(0);
   host_->Run(FromChild(1, 0));

@@ -183,8 +183,10 @@ void Observer::OnEmitted(int host, std::span<const uint8_t> frame) {
   const Sum* sum = Find(packet);
   std::string why = "nobody has sent a part";
   ++sums_compared_;
-  const bool is_right = sum != nullptr && HoldsSumOf(type == MLNET_T_RESULT ? all_ranks_ : RanksBelow(host, packet.header.tree), *sum, packet, why);
-  if (!is_right) Complain(packet, "host " + std::to_string(host) + " sends a " + (type == MLNET_T_RESULT ? "result" : "partial sum") + ", but " + why);
+  const bool is_result = type == MLNET_T_RESULT;
+  const std::vector<int>& ranks = is_result ? all_ranks_ : RanksBelow(host, packet.header.tree);
+  if (sum != nullptr && HoldsSumOf(ranks, *sum, packet, why)) return;
+  Complain(packet, "host " + std::to_string(host) + " sends a " + (is_result ? "result" : "partial sum") + ", but " + why);
 }
 
 void Observer::OnArrived(int host, std::span<const uint8_t> frame) {

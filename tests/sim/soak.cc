@@ -17,8 +17,8 @@ namespace mlnet::sim {
 namespace {
 
 struct SoakOptions {
-  double events = 1e6;
-  uint64_t seeds = 100;
+  double events = 6e5;
+  uint64_t seeds = 50;
   uint64_t first_seed = 1;
 };
 SoakOptions g_options;
