@@ -155,6 +155,20 @@ TEST(Topology, example_file_comes_up_as_written) {
   EXPECT_EQ(lab.HostStatus("a1")["rate_bps"], 2'000'000'000);
 }
 
+TEST(Topology, is_shown_without_building_anything) {
+  const TextFile file("name: shown\nhosts: [{name: a1, role: aggregator}, {name: w1, faults: {rx: {loss: 1.5}}}]");
+  const Output shown = RunLab({"-j", "topology", file.path()});
+  ASSERT_EQ(shown.exit_code, 0) << shown.err;
+  const Json topology = Json::parse(shown.out);
+  EXPECT_EQ(topology["schema"], "mlnet-lab.topology/1");
+  EXPECT_EQ(topology["hosts"][0]["name"], "w1") << "workers first";
+  EXPECT_EQ(topology["hosts"][0]["address"], "10.77.0.1");
+  EXPECT_EQ(topology["hosts"][0]["faults"]["rx"]["loss_ppm"], 15'000);
+  EXPECT_EQ(topology["hosts"][0]["faults"]["tx"]["loss_ppm"], 0);
+  EXPECT_FALSE(std::filesystem::exists("/run/mlnet-lab/shown"));
+  EXPECT_EQ(RunLab({"topology", "/does/not/exist"}).exit_code, 2);
+}
+
 // The kernel lacks something: simulated by an `ip` that refuses ifb.
 TEST(CommandMistakes, missing_kernel_feature_is_named) {
   const std::string dir = testing::TempDir() + FreshName();

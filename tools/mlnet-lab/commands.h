@@ -38,6 +38,7 @@ void PrintStatus(const Paths& paths, const State& state, bool json);
 
 void AddUpCommand(CLI::App& app, Globals& globals);
 void AddDownCommand(CLI::App& app, Globals& globals);
+void AddTopologyCommand(CLI::App& app, Globals& globals);
 void AddStatusCommand(CLI::App& app, Globals& globals);
 void AddExecCommand(CLI::App& app, Globals& globals);
 void AddXdpCommand(CLI::App& app, Globals& globals);

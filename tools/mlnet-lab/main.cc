@@ -15,6 +15,7 @@ int main(int argc, char** argv) {
       "5 exists or busy, 6 the kernel lacks something.");
   mlnet::lab::AddUpCommand(app, globals);
   mlnet::lab::AddDownCommand(app, globals);
+  mlnet::lab::AddTopologyCommand(app, globals);
   mlnet::lab::AddStatusCommand(app, globals);
   mlnet::lab::AddExecCommand(app, globals);
   mlnet::lab::AddXdpCommand(app, globals);

@@ -27,21 +27,6 @@ Faults FaultsFromJson(const Json& j) {
                 .delay_us = j.at("delay_us")};
 }
 
-Json TopologyToJson(const Paths& paths, const Topology& topology) {
-  Json hosts = Json::array();
-  for (const auto& host : topology.hosts) hosts.push_back(HostToJson(paths, host));
-  Json racks = Json::array();
-  for (const auto& rack : topology.racks) racks.push_back(RackToJson(topology, rack));
-  return {{"mtu", topology.mtu},
-          {"seed", topology.seed},
-          {"multicast_snooping", topology.multicast_snooping},
-          {"priorities", topology.priorities},
-          {"ipv6", topology.ipv6},
-          {"oversubscription", topology.oversubscription},
-          {"racks", racks},
-          {"hosts", hosts}};
-}
-
 State StateFromJson(const std::string& lab, const Json& j) {
   State state;
   state.topology.name = lab;
@@ -108,6 +93,21 @@ Json RackToJson(const Topology& topology, const Rack& rack) {
           {"up_bps", rack.up_bps.value_or(0)},
           {"down_bps", rack.down_bps.value_or(0)},
           {"faults", {{"tx", FaultsToJson(rack.tx)}, {"rx", FaultsToJson(rack.rx)}}}};
+}
+
+Json TopologyToJson(const Paths& paths, const Topology& topology) {
+  Json hosts = Json::array();
+  for (const auto& host : topology.hosts) hosts.push_back(HostToJson(paths, host));
+  Json racks = Json::array();
+  for (const auto& rack : topology.racks) racks.push_back(RackToJson(topology, rack));
+  return {{"mtu", topology.mtu},
+          {"seed", topology.seed},
+          {"multicast_snooping", topology.multicast_snooping},
+          {"priorities", topology.priorities},
+          {"ipv6", topology.ipv6},
+          {"oversubscription", topology.oversubscription},
+          {"racks", racks},
+          {"hosts", hosts}};
 }
 
 Result<void> CreateDir(const Paths& paths) {

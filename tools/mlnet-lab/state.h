@@ -73,5 +73,6 @@ Json FaultsToJson(const Faults& faults);
 Json HostToJson(const Paths& paths, const Host& host);
 /// The rack's, the same.
 Json RackToJson(const Topology& topology, const Rack& rack);
+Json TopologyToJson(const Paths& paths, const Topology& topology);
 
 }  // namespace mlnet::lab
