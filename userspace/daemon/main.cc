@@ -6,6 +6,7 @@
 #include <spdlog/spdlog.h>
 
 #include <cstdio>
+#include <filesystem>
 
 #include "control/config.h"
 #include "daemon/daemon.h"
@@ -34,6 +35,14 @@ int Fail(const Error& error) {
   return ExitCode(error.code);
 }
 
+// Of the prefix that this program is installed under, which may have been chosen after the build; /usr's is in /etc.
+std::string DefaultConfigFile() {
+  std::error_code error;
+  const auto prefix = std::filesystem::read_symlink("/proc/self/exe", error).parent_path().parent_path();
+  const auto etc = error || prefix == "/usr" ? std::filesystem::path("/etc") : prefix / "etc";
+  return etc / "mlnet" / "mlnetd.toml";
+}
+
 void SetUpLog(const mlnet::control::Config& config) {
   auto logger = spdlog::stderr_color_mt("mlnetd");
   logger->set_level(spdlog::level::from_str(config.log_level));
@@ -46,7 +55,7 @@ void SetUpLog(const mlnet::control::Config& config) {
 
 int main(int argc, char** argv) {
   CLI::App app{"mlnetd: sums gradients in this host's kernel for the jobs of mlnet", "mlnetd"};
-  std::string path = MLNET_CONFIG_FILE;
+  std::string path = DefaultConfigFile();
   bool check_only = false;
   bool foreground = true;
   app.add_option("--config", path, "configuration file")->envname("MLNET_CONFIG")->capture_default_str();
