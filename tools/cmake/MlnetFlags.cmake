@@ -18,18 +18,6 @@ if(MLNET_FUZZ)
 endif()
 # Everything may end up in the shared library or in the Python extension.
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
-if(NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
-  set(CMAKE_CXX_COMPILE_OPTIONS_PIE -fPIC) # programs read the same precompiled headers as libraries, so they have the same flags
-endif()
 
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
-
-# Headers that most files read, compiled once: nlohmann-json alone is a third of the time that a file takes.
-#   target_precompile_headers(NAME REUSE_FROM mlnet_headers)
-find_package(nlohmann_json REQUIRED)
-file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/headers.cc" CONTENT "")
-add_library(mlnet_headers STATIC "${CMAKE_BINARY_DIR}/headers.cc")
-target_link_libraries(mlnet_headers PRIVATE mlnet_flags nlohmann_json::nlohmann_json)
-target_precompile_headers(mlnet_headers PRIVATE <algorithm> <array> <chrono> <filesystem> <functional> <map> <memory> <optional> <set>
-                          <string> <vector> <nlohmann/json.hpp> <tl/expected.hpp>)

@@ -5,12 +5,6 @@
 find_package(GTest REQUIRED)
 include(GoogleTest)
 
-add_library(mlnet_test_headers STATIC "${CMAKE_BINARY_DIR}/headers.cc")
-target_compile_options(mlnet_test_headers PRIVATE -O0)
-target_link_libraries(mlnet_test_headers PRIVATE mlnet_flags nlohmann_json::nlohmann_json GTest::gtest GTest::gmock)
-target_precompile_headers(mlnet_test_headers PRIVATE <algorithm> <chrono> <filesystem> <fstream> <functional> <map> <memory> <string> <thread>
-                          <vector> <gmock/gmock.h> <gtest/gtest.h> <nlohmann/json.hpp> <tl/expected.hpp>)
-
 function(mlnet_test tier name)
   cmake_parse_arguments(arg "BOTH_FAMILIES" "TIMEOUT" "LIBS" ${ARGN})
   if(NOT arg_TIMEOUT)
@@ -23,7 +17,6 @@ function(mlnet_test tier name)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests/bin")
   if(tier MATCHES "^(unit|lab)$")
     target_compile_options(${target} PRIVATE -O0)  # what they test is optimised; their own code has nothing to gain but compile time
-    target_precompile_headers(${target} REUSE_FROM mlnet_test_headers)
   endif()
   add_test(NAME ${tier}.${name} COMMAND ${target})
   set_tests_properties(${tier}.${name} PROPERTIES LABELS ${tier} TIMEOUT ${arg_TIMEOUT})
