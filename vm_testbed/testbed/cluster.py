@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What makes a cluster of mlnet of machines that have booted: the network, the packages, the daemons; and what it says of itself."""
+import concurrent.futures
+import contextlib
+import json
+import re
+
+from .errors import TestbedError, require
+from .topology import SWITCH, SWITCH_ADDRESS, netem
+
+NIC = "eth1"
+# What goes through the switch's memory: 1000 full frames a port.
+QUEUE_PACKETS = 1000
+
+
+class Cluster:
+    def __init__(self, provider, topology, packages, rank_program, folder):
+        self.provider, self.topology, self.packages, self.rank_program, self.folder = provider, topology, packages, rank_program, folder
+        self.machines = {}
+
+    @property
+    def switch(self):
+        return self.machines[SWITCH]
+
+    def machine(self, host):
+        return self.machines[host.name]
+
+    def on_all(self, function, hosts=None):
+        """function(host) for all hosts at once; results in the hosts' order."""
+        hosts = self.topology.hosts if hosts is None else hosts
+        with concurrent.futures.ThreadPoolExecutor(len(hosts)) as pool:
+            return list(pool.map(function, hosts))
+
+    def up(self):
+        self.machines = self.provider.up()
+        self._set_up_switch()
+        self.on_all(self._set_up_host)
+
+    def _set_up_switch(self):
+        lines = ["hostname switch", "modprobe -a bridge sch_netem ifb act_mirred cls_matchall", "ip link add br0 type bridge mcast_snooping 0",
+                 f"ip addr add {SWITCH_ADDRESS}/24 dev br0", "ip link set br0 up"]
+        for number, _ in enumerate(self.topology.hosts, start=1):
+            port, ifb = f"eth{number}", f"ifb{number}"
+            lines += [f"ip link show {ifb} >/dev/null 2>&1 || ip link add {ifb} type ifb", f"ip link set {ifb} up txqueuelen {QUEUE_PACKETS}",
+                      f"ip link set {port} master br0 mtu {self.topology.mtu} up", f"tc qdisc add dev {port} clsact",
+                      f"tc filter add dev {port} ingress pref 9 matchall action mirred egress redirect dev {ifb}"]
+        lines += [f"exec setsid etcd --data-dir /var/lib/etcd/mlnet --listen-client-urls http://{SWITCH_ADDRESS}:2379"
+                  f" --advertise-client-urls http://{SWITCH_ADDRESS}:2379 --listen-peer-urls http://127.0.0.1:2380"
+                  " >/var/log/etcd.log 2>&1 </dev/null &"]
+        self.switch.run("\n".join(lines))
+        self.disturb()
+
+    def disturb(self, faults=None):
+        """Links as the topology has them, or all with these faults (as it writes them: {"tx": ..., "rx": ...})."""
+        lines = []
+        for number, host in enumerate(self.topology.hosts, start=1):
+            both = faults or host.faults
+            for device, way in ((f"eth{number}", "rx"), (f"ifb{number}", "tx")):
+                lines.append(f"tc qdisc replace dev {device} root handle 1: netem limit {QUEUE_PACKETS} {netem(both[way], host.rate_bps)}")
+        self.switch.run("\n".join(lines))
+
+    def disturbed(self):
+        """What the links have done so far: {host: {"tx"|"rx": {"packets", "drops"}}}."""
+        lines = [f"tc -s -j qdisc show dev {device}{number} root" for number in range(1, len(self.topology.hosts) + 1) for device in ("eth", "ifb")]
+        said = [json.loads(line)[0] for line in self.switch.run("\n".join(lines)).splitlines()]
+        short = [{"packets": one["packets"], "drops": one["drops"]} for one in said]
+        return {host.name: {"rx": short[2 * i], "tx": short[2 * i + 1]} for i, host in enumerate(self.topology.hosts)}
+
+    def disturbed_since(self, before):
+        now = self.disturbed()
+        return {host: {way: {key: now[host][way][key] - before[host][way][key] for key in now[host][way]} for way in now[host]} for host in now}
+
+    @contextlib.contextmanager
+    def counting_tags(self, priority):
+        """Inside, the switch counts frames with a VLAN tag of this 802.1p priority; gives a function: packets by host, of what it sends."""
+        ports = {host.name: f"eth{number}" for number, host in enumerate(self.topology.hosts, start=1)}
+        self.switch.run("modprobe cls_flower\n" + "\n".join(
+            f"tc filter add dev {port} ingress pref 1 protocol 802.1q flower vlan_prio {priority} action continue" for port in ports.values()))
+
+        def count():
+            lines = [f"tc -s -j filter show dev {port} ingress pref 1" for port in ports.values()]
+            said = [json.loads(line) for line in self.switch.run("\n".join(lines)).splitlines()]
+            return {name: sum(action["stats"]["packets"] for entry in one for action in entry.get("options", {}).get("actions", []))
+                    for name, one in zip(ports, said)}
+
+        try:
+            yield count
+        finally:
+            self.switch.run("\n".join(f"tc filter del dev {port} ingress pref 1" for port in ports.values()))
+
+    def xdp_filter_hits(self, host):
+        """Packets to the port that xdp-filter drops, as it counted them."""
+        said = self.machine(host).run("xdp-filter status")
+        found = re.search(r"^\s*9999\s.*?(\d+)\s*$", said, re.M)
+        require(found, f"{host.name}: xdp-filter does not know its port:\n{said}")
+        return int(found.group(1))
+
+    def _set_up_host(self, host):
+        machine = self.machine(host)
+        machine.put("/opt/testbed", {path.name: path for path in self.packages} | {"mlnet-vm-rank": self.rank_program})
+        machine.put("/etc/testbed", {"scenario": f"#!/bin/sh\nip link set {NIC} up mtu {self.topology.mtu}\nip addr add {host.address}/24 dev {NIC}\n".encode()})
+        machine.run(f"hostname {host.name}; echo {host.name} >/etc/hostname; echo '{host.address} {host.name}' >>/etc/hosts\n"
+                    "chmod +x /etc/testbed/scenario; /etc/testbed/scenario")
+        self.install(host)
+        self.configure(host)
+
+    def install(self, host):
+        self.machine(host).run("export DEBIAN_FRONTEND=noninteractive; dpkg --install /opt/testbed/*.deb")
+
+    def configure(self, host, iface="", more=""):
+        """Writes the daemon's configuration and starts it anew; back when it is ready."""
+        iface = iface or f'[[iface]]\nname = "{NIC}"\nmode = "native"\n'
+        text = f'[store]\nurl = "etcd:http://{SWITCH_ADDRESS}:2379"\n{iface}aggregator = {str(host.is_aggregator).lower()}\n{more}'
+        machine = self.machine(host)
+        machine.put("/etc/mlnet", {"mlnetd.toml": text.encode()})
+        machine.run("systemctl restart mlnetd || true")  # where the store is slow to answer, systemd tries again
+        self.wait_until_ok(host)
+
+    def wait_until_ok(self, host, limit_s=120):
+        done = self.machine(host).result(f"mlnetctl status --wait {limit_s}", limit_s + 60)
+        if done.returncode != 0:
+            log = self.machine(host).run("journalctl -u mlnetd --no-pager | tail -n 30", check=False)
+            raise TestbedError(f"{host.name}: mlnetd is not well: {done.stdout}{done.stderr}\n{log}")
+
+    def iface(self, host, name=NIC):
+        """What the daemon says of the host's NIC."""
+        said = json.loads(self.machine(host).run("mlnetctl -j iface list"))
+        found = [one for one in said["ifaces"] if one["name"] == name]
+        require(found, f"{host.name}: mlnetd knows no {name}: {said}")
+        return found[0]
+
+    def describe(self, host):
+        """Facts for the report: kernel, driver, mode, and what the kernel's log says about XDP."""
+        iface, machine = self.iface(host), self.machine(host)
+        kernel, queues = machine.run(f"uname -r; ls -d /sys/class/net/{NIC}/queues/tx-* | wc -l").split()
+        notes = [line.split("] ", 1)[-1] for line in machine.run("dmesg | grep -i xdp || true").splitlines()]
+        return {"name": host.name, "role": "aggregator" if host.is_aggregator else "worker", "address": host.address, "kernel": kernel,
+                "driver": iface["driver"], "mode": iface["mode"], "via": iface["via"], "why": iface["why"], "queues": int(queues), "kernel_log": notes}
+
+    def verdicts(self, host):
+        """How many packets ended how in this host's XDP programs, of those that did."""
+        said = json.loads(self.machine(host).run("mlnetctl -j stats"))["verdicts"]
+        counts = {name: one["count"] if isinstance(one, dict) else one for name, one in said.items()}
+        return {name: count for name, count in counts.items() if count}
+
+    def collect_logs(self):
+        for name, machine in self.machines.items():
+            for log, command in (("journal", "journalctl --no-pager -b"), ("dmesg", "dmesg"), ("etcd", "cat /var/log/etcd.log")):
+                if log == "etcd" and name != SWITCH:
+                    continue
+                try:
+                    (self.folder / f"{name}.{log}.log").write_bytes(machine.get("|" + command))
+                except Exception as error:  # a machine that is dead has no more to say, and the others have
+                    (self.folder / f"{name}.{log}.log").write_text(f"{error}\n", encoding="utf-8")

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is tried in the testbed. A scenario is a function of the cluster, in order of their running; it returns what goes into the report,
+raises TestbedError where something does not hold, and leaves the cluster as it was."""
+from .cluster import NIC
+from .errors import require
+from .sums import Job
+from .waiting import wait_until
+
+SCENARIOS = {}
+NO_FAULTS = {"loss_ppm": 0, "duplicate_ppm": 0, "reorder_ppm": 0, "corrupt_ppm": 0, "delay_us": 0}
+
+
+def scenario(function):
+    SCENARIOS[function.__name__] = function
+    return function
+
+
+def short_job(cluster, name, **more):
+    return Job(cluster, name, "float32", 100_000, **more).start().finish()
+
+
+@scenario
+def allreduce(cluster):
+    """right sums under the topology's losses, of four kinds; Debian's kernel, native XDP on virtio_net"""
+    machines = cluster.on_all(cluster.describe)
+    for one in machines:
+        require(one["driver"] == "virtio_net" and one["mode"] == "native",
+                f"{one['name']}: {one['driver']} in {one['mode']} mode, not virtio_net in native: {one['why']}")
+    before = cluster.disturbed()
+    jobs = [Job(cluster, "float32", "float32", 300_000).start().finish(), Job(cluster, "int32", "int32", 100_000).start().finish(),
+            Job(cluster, "float64", "float64", 50_000).start().finish(), short_job(cluster, "two-ranks-a-host", ranks_per_host=2)]
+    links = cluster.disturbed_since(before)
+    for host in cluster.topology.hosts:
+        for way in ("tx", "rx"):
+            require(not host.faults[way]["loss_ppm"] or links[host.name][way]["drops"] > 0, f"{host.name}: netem has lost nothing ({way}): {links}")
+    retransmits = sum(rank["retransmits"] for job in jobs for rank in job["counters"])
+    require(retransmits > 0 or not any(link["drops"] for both in links.values() for link in both.values()), f"losses, and no retransmission: {links}")
+    return {"machines": machines, "jobs": jobs, "links": links, "verdicts": {host.name: cluster.verdicts(host) for host in cluster.topology.hosts}}
+
+
+@scenario
+def netem(cluster):
+    """right sums under delay, reordering, duplication and corruption of the links, one after the other"""
+    kinds = {"delay": {"delay_us": 5_000, "loss_ppm": 10_000}, "reorder": {"delay_us": 2_000, "reorder_ppm": 250_000},
+             "duplicate": {"duplicate_ppm": 50_000}, "corrupt": {"corrupt_ppm": 20_000}}
+    try:
+        jobs = []
+        for kind, values in kinds.items():
+            cluster.disturb({way: NO_FAULTS | values for way in ("tx", "rx")})
+            jobs.append(short_job(cluster, kind))
+    finally:
+        cluster.disturb()
+    damaged = sum(count for host in cluster.topology.hosts for name, count in cluster.verdicts(host).items() if "CHECK" in name or "DAMAGED" in name)
+    return {"jobs": jobs, "damaged_packets": damaged}
+
+
+@scenario
+def coexist(cluster):
+    """xdp-filter on the same NICs through libxdp's dispatcher: it drops its packets, mlnet sums its own"""
+    shared = f'[[iface]]\nname = "{NIC}"\nmode = "native"\nshare = "shared"\n'
+
+    def join(host):
+        # The daemon lets go of the NIC, the other program comes, the daemon comes back beside it.
+        cluster.machine(host).run(f"systemctl stop mlnetd; xdp-filter load --mode native --features udp {NIC}; xdp-filter port 9999 --mode dst")
+        cluster.configure(host, iface=shared)
+
+    def part(host):
+        cluster.machine(host).run(f"systemctl stop mlnetd; xdp-filter unload {NIC}")
+        cluster.configure(host)
+
+    aggregator, worker = cluster.topology.aggregators[0], cluster.topology.workers[0]
+    try:
+        cluster.on_all(join)
+        via = [cluster.iface(host)["via"] for host in cluster.topology.hosts]
+        require(set(via) == {"dispatcher"}, f"attached through {via}, not the dispatcher")
+        before = cluster.xdp_filter_hits(aggregator)
+        job = short_job(cluster, "beside-xdp-filter")
+        cluster.machine(worker).run(f"for i in 1 2 3 4 5 6 7 8 9 10; do echo hello >/dev/udp/{aggregator.address}/9999; done")
+        wait_until("xdp-filter has dropped what was sent to its port", lambda: cluster.xdp_filter_hits(aggregator) > before, 30)
+        programs = cluster.machine(aggregator).run(f"xdp-loader status {NIC}")
+        require("ml_ingress" in programs and "xdpfilt" in programs, f"not both programs are there:\n{programs}")
+    finally:
+        cluster.on_all(part)
+    return {"job": job, "programs": programs}
+
+
+@scenario
+def generic(cluster):
+    """generic mode on all NICs gives the same sums, and says that it is generic"""
+    native = short_job(cluster, "native")
+    try:
+        cluster.on_all(lambda host: cluster.configure(host, iface=f'[[iface]]\nname = "{NIC}"\nmode = "generic"\n'))
+        modes = [cluster.iface(host)["mode"] for host in cluster.topology.hosts]
+        require(set(modes) == {"generic"}, f"modes {modes}, not generic")
+        job = short_job(cluster, "generic")
+    finally:
+        cluster.on_all(cluster.configure)
+    return {"jobs": [native, job]}
+
+
+@scenario
+def vlan(cluster):
+    """a VLAN device (generic mode): right sums, and the traffic class is the 802.1p priority on the wire, also of results"""
+    device, traffic_class = f"{NIC}.77", 1
+    identity = " ".join(f"{number}:{number}" for number in range(8))
+
+    def join(host):
+        address = host.address.replace("10.77.", "10.79.")
+        cluster.machine(host).run(f"ip link add link {NIC} name {device} type vlan id 77 egress-qos-map {identity} ingress-qos-map {identity}\n"
+                                  f"ip addr add {address}/24 dev {device}; ip link set {device} up")
+        cluster.configure(host, iface=f'[[iface]]\nname = "{device}"\nmode = "generic"\n')
+
+    def part(host):
+        cluster.machine(host).run(f"ip link del {device} 2>/dev/null || true")
+        cluster.configure(host)
+
+    try:
+        cluster.on_all(join)
+        with cluster.counting_tags(traffic_class) as count:
+            job = short_job(cluster, "vlan", traffic_class=traffic_class)
+            tagged = count()
+        for host in cluster.topology.hosts:
+            require(tagged[host.name] > 0, f"{host.name} sent nothing with 802.1p priority {traffic_class}: {tagged}")
+    finally:
+        cluster.on_all(part)
+    return {"job": job, "packets_with_priority": tagged}
+
+
+@scenario
+def systemd(cluster):
+    """the unit's hardening is in force, an unprivileged user's ranks get right sums, a killed daemon comes back"""
+    host = cluster.topology.workers[0]
+    machine = cluster.machine(host)
+    status = dict(line.split(":\t", 1) for line in machine.run("cat /proc/$(systemctl show -P MainPID mlnetd)/status").splitlines() if ":\t" in line)
+    require(status["NoNewPrivs"] == "1" and status["Seccomp"] == "2", f"no seccomp filter, or new privileges are possible: {status}")
+    require(int(status["CapBnd"], 16) < 0x1FF_FFFF_FFFF, f"all capabilities: {status['CapBnd']}")
+    exposure = machine.run("systemd-analyze security --no-pager mlnetd.service | tail -n 1").strip()
+    try:
+        cluster.on_all(lambda one: cluster.configure(one, more="[daemon]\nsocket_mode = 0o666\n"))
+        job = short_job(cluster, "unprivileged", user="vagrant")
+    finally:
+        cluster.on_all(cluster.configure)
+    machine.run("systemctl kill --signal=KILL mlnetd")
+    wait_until("systemd has started mlnetd again", lambda: machine.run("systemctl show -P NRestarts mlnetd").strip() != "0", 60)
+    cluster.wait_until_ok(host)
+    return {"exposure": exposure, "jobs": [job, short_job(cluster, "after-kill")]}
+
+
+@scenario
+def reboot(cluster):
+    """the aggregator loses its power in the middle of a job: its ranks end with an error that names it; the next job is right"""
+    aggregator = cluster.topology.aggregators[0]
+    job = Job(cluster, "cut-off", "float32", 100_000, endless=True).start()
+    wait_until("the job transfers", lambda: job.calls() >= 2 or job.is_over(), 120)
+    require(not job.is_over(), f"the job ended too early: {job.texts()}")
+    cluster.provider.reset(aggregator.name)
+    codes = job.codes(180)
+    require(all(code == 1 for code in codes), f"ranks ended with {codes}: {job.texts()}")
+    for rank, text in enumerate(job.texts()):
+        require(aggregator.name in text or aggregator.address in text, f"rank {rank} does not name {aggregator.name}: {text}")
+    cluster.provider.wait_for(aggregator.name)
+    cluster.wait_until_ok(aggregator)
+    return {"errors": [text.splitlines()[-1] for text in job.texts()], "job": short_job(cluster, "after-reboot")}
+
+
+@scenario
+def upgrade(cluster):
+    """newer packages are installed, and the old ones again, under traffic: the daemon and its job go on"""
+    job = Job(cluster, "under-upgrade", "float32", 100_000, endless=True).start()
+    wait_until("the job transfers", lambda: job.calls() >= 2 or job.is_over(), 120)
+    pids = cluster.on_all(lambda host: cluster.machine(host).run("systemctl show -P MainPID mlnetd"))
+
+    def other_version(host):
+        machine = cluster.machine(host)
+        machine.run("mkdir -p /tmp/newer; cd /tmp; for deb in /opt/testbed/*.deb; do rm -rf tree; dpkg-deb --raw-extract $deb tree\n"
+                    "sed -i -E 's/^(Version: .*)/\\1+next/; s/(libmlnet \\(= [^)]*)\\)/\\1+next)/' tree/DEBIAN/control\n"
+                    "dpkg-deb -Znone --build tree newer >/dev/null; done")
+        said = machine.run("export DEBIAN_FRONTEND=noninteractive; dpkg --install /tmp/newer/*.deb; dpkg-query -W mlnetd; ls -l /proc/$(pidof mlnetd)/exe")
+        require("+next" in said and "left as it is, for its jobs" in said, f"{host.name}: not an upgrade that leaves the daemon: {said}")
+        machine.run("dpkg --install --force-downgrade /opt/testbed/*.deb; rm -r /tmp/newer /tmp/tree")
+
+    cluster.on_all(other_version)
+    calls = job.calls()
+    wait_until("the job goes on after the upgrade", lambda: job.calls() >= calls + 2 or job.is_over(), 120)
+    job.stop()
+    report = job.finish()
+    require(pids == cluster.on_all(lambda host: cluster.machine(host).run("systemctl show -P MainPID mlnetd")), "a daemon was restarted")
+    cluster.on_all(lambda host: cluster.machine(host).run("systemctl restart mlnetd"))
+    cluster.on_all(cluster.wait_until_ok)
+    return {"jobs": [report, short_job(cluster, "after-upgrade")]}
+
+
+@scenario
+def purge(cluster):
+    """purged packages leave nothing: no file, no program on the NIC, no pin, no device; installed again, it works"""
+    host = cluster.topology.workers[-1]
+    machine = cluster.machine(host)
+    machine.run("export DEBIAN_FRONTEND=noninteractive; dpkg --purge mlnet-tools libmlnet mlnetd")
+    left = machine.run("find / -xdev -iname '*mlnet*' -not -path '/proc/*' -not -path '/sys/*' -not -path '/opt/testbed/*' -not -path '/run/testbed/*'\n"
+                       "ls -d /sys/fs/bpf/mlnet /run/mlnet /sys/class/net/mlnet* 2>/dev/null || true\n"
+                       f"ip link show {NIC} | grep -o 'prog/xdp.*' || true; tc qdisc show dev {NIC} | grep clsact || true\n"
+                       "systemctl list-unit-files | grep mlnet || true").split("\n")
+    left = [line for line in left if line]
+    cluster.install(host)
+    cluster.configure(host)
+    require(not left, f"{host.name}: left behind: {left}")
+    return {"job": short_job(cluster, "after-purge")}
