@@ -22,6 +22,7 @@
 
 #include "base/clock.h"
 #include "base/errno_error.h"
+#include "base/read_file.h"
 #include "fault/fault.h"
 #include "netns.h"
 #include "ports.h"
@@ -173,9 +174,7 @@ Result<void> StartDelayLine(const Paths& paths) {
     pollfd wait{process.get(), POLLIN, 0};
     const bool ended = poll(&wait, 1, 5) > 0;
     if (!ended && std::chrono::steady_clock::now() < deadline) continue;
-    std::ifstream file(log);
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
-    return Err(ErrorCode::kSystem, fmt::format("the delay line did not start: {}", text));
+    return Err(ErrorCode::kSystem, fmt::format("the delay line did not start: {}", ReadFile(log).value_or("")));
   }
   return {};
 }

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/errno_error.h"
+#include "base/read_file.h"
 #include "daemons.h"
 #include "mlnet-perf/shared_area.h"
 #include "perf_mpi.h"
@@ -118,8 +119,7 @@ void EndAll(std::vector<Child>& children) {
 }
 
 std::string TailOf(const std::string& file) {
-  std::ifstream in(file);
-  std::string text{std::istreambuf_iterator<char>(in), {}};
+  std::string text = ReadFile(file).value_or("");
   while (!text.empty() && text.back() == '\n') text.pop_back();
   return text.size() > kStderrMax ? "..." + text.substr(text.size() - kStderrMax) : text;
 }

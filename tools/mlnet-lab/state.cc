@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "base/errno_error.h"
+#include "base/read_file.h"
 
 namespace mlnet::lab {
 namespace {
@@ -140,14 +141,14 @@ Result<void> SaveState(const Paths& paths, const State& state) {
 
 Result<State> LoadState(const Paths& paths) {
   if (auto r = CheckLabName(paths.lab); !r) return tl::make_unexpected(r.error());
-  std::ifstream file(paths.StateFile());
-  if (!file) {
+  const auto text = ReadFile(paths.StateFile());
+  if (!text) {
     return Err(ErrorCode::kUnavailable, fmt::format("there is no lab '{}'", paths.lab),
                fmt::format("start it with: mlnet-lab up --name {}", paths.lab));
   }
   // The file is our own; a damaged one is reported, not trusted.
   try {
-    return StateFromJson(paths.lab, Json::parse(file));
+    return StateFromJson(paths.lab, Json::parse(*text));
   } catch (const Json::exception& e) {
     return Err(ErrorCode::kProtocol, fmt::format("{} is damaged: {}", paths.StateFile().string(), e.what()),
                fmt::format("remove the lab with: mlnet-lab down --name {}", paths.lab));

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "base/errno_error.h"
+#include "base/read_file.h"
 #include "schedule/class_map.h"
 #include "schedule/order.h"
 #include "schedule/tictac.h"
@@ -108,11 +109,11 @@ Result<void> SavePlan(const std::string& file, const LayersPlan& plan) {
 }
 
 Result<LayersPlan> LoadPlan(const std::string& file) {
-  std::ifstream in(file);
-  if (!in) return Err(ErrorCode::kSystem, "cannot read " + file);
+  const auto text = ReadFile(file);
+  if (!text) return tl::make_unexpected(text.error());
   LayersPlan plan;
   try {
-    const Json json = Json::parse(in);
+    const Json json = Json::parse(*text);
     plan.policy = PolicyOf(json.at("policy"));
     for (const Json& t : json.at("tensors")) plan.tensors.push_back({t.at(0), t.at(1), t.at(2), t.at(3)});
     plan.rate_calls = json.at("rate_calls");

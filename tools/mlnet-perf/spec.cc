@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "base/errno_error.h"
+#include "base/read_file.h"
 #include "mlnet-perf/element_type.h"
 #include "mlnet-perf/names.h"
 
@@ -19,9 +20,9 @@ Result<void> Save(const std::string& file, const Json& value) {
 }
 
 Result<Json> Load(const std::string& file) {
-  std::ifstream in(file);
-  if (!in) return Err(ErrorCode::kSystem, "cannot read " + file);
-  Json value = Json::parse(in, nullptr, false);
+  const auto text = ReadFile(file);
+  if (!text) return tl::make_unexpected(text.error());
+  Json value = Json::parse(*text, nullptr, false);
   if (!value.is_object()) return Err(ErrorCode::kProtocol, file + " is not a JSON object");
   return value;
 }

@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
+
+#include "base/read_file.h"
 
 namespace mlnet::perf {
 namespace {
@@ -58,9 +59,9 @@ Result<Trace> ParseTrace(const Json& json, const std::string& where) {
 }
 
 Result<Trace> LoadTrace(const std::string& file) {
-  std::ifstream in(file);
-  if (!in) return Err(ErrorCode::kUnavailable, "cannot read " + file);
-  return ParseTrace(Json::parse(in, nullptr, false), file);
+  const auto text = ReadFile(file);
+  if (!text) return tl::make_unexpected(text.error());
+  return ParseTrace(Json::parse(*text, nullptr, false), file);
 }
 
 Trace Scaled(const Trace& trace, double divisor) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <thread>
 
+#include "base/read_file.h"
 #include "mlnetctl/commands.h"
 #include "mlnetctl/timeline.h"
 
@@ -23,9 +24,9 @@ struct TraceArgs {
 };
 
 Result<Json> ReadJson(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) return Err(ErrorCode::kInvalidArgument, "cannot read " + path);
-  Json json = Json::parse(in, nullptr, /*allow_exceptions=*/false);
+  const auto text = ReadFile(path);
+  if (!text) return Err(ErrorCode::kInvalidArgument, text.error().message);
+  Json json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) return Err(ErrorCode::kInvalidArgument, path + " is not JSON");
   return json;
 }

@@ -8,10 +8,8 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
-#include <fstream>
-#include <sstream>
 
-#include "base/errno_error.h"
+#include "base/read_file.h"
 #include "control/config_reader.h"
 #include "mlnet/ifname.h"
 #include "mlnet/job.h"
@@ -180,7 +178,11 @@ void ReadJob(TableReader& in, Config& config) {
   in.Number("ceiling", 0, MLNET_CLASSES_MAX - 1, out.ceiling);
   in.RejectUnknown();
   if (auto ok = CheckShape(out.shape); !ok) in.Fail("shape", ok.error().message);
-  else if (auto spec = CheckSpec(out); !spec) in.Fail("slots", spec.error().message);
+  else if (auto spec = CheckSpec(out); !spec) {
+    const std::string& message = spec.error().message;  // begins with the key
+    const size_t end = message.find(' ');
+    in.Fail(message.substr(0, end).c_str(), message.substr(end + 1));
+  }
 }
 
 std::string HostName() {
@@ -277,11 +279,9 @@ Result<Config> ParseConfig(std::string_view text, const std::string& source, con
 }
 
 Result<Config> LoadConfig(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return tl::make_unexpected(ErrnoError("read " + path, errno, "name the file with --config"));
-  std::stringstream text;
-  text << file.rdbuf();
-  return ParseConfig(text.str(), path, HostName());
+  const auto text = ReadFile(path, "name the file with --config");
+  if (!text) return tl::make_unexpected(text.error());
+  return ParseConfig(*text, path, HostName());
 }
 
 }  // namespace mlnet::control

@@ -2,9 +2,8 @@
 #include "daemon/etcd_client.h"
 
 #include <algorithm>
-#include <fstream>
 
-#include "base/errno_error.h"
+#include "base/read_file.h"
 
 namespace mlnet::daemon::etcd {
 namespace {
@@ -53,9 +52,9 @@ Result<Options> Options::Read(const control::EtcdConfig& config) {
   Options options{config, ""};
   for (const std::string& file : {config.ca, config.cert, config.key, config.password_file}) {
     if (file.empty()) continue;
-    std::ifstream in(file);
-    if (!in) return tl::make_unexpected(ErrnoError("store: read " + file, errno, "check the files named in [store]"));
-    if (file == config.password_file) std::getline(in, options.password);
+    const auto text = ReadFile(file, "check the files named in [store]");
+    if (!text) return tl::make_unexpected(Error{text.error().code, "store: " + text.error().message, text.error().hint});
+    if (file == config.password_file) options.password = text->substr(0, text->find('\n'));
   }
   return options;
 }

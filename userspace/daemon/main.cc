@@ -6,6 +6,7 @@
 #include <spdlog/spdlog.h>
 
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 
 #include "control/config.h"
@@ -79,6 +80,11 @@ int main(int argc, char** argv) {
   SetUpLog(*config);
   auto daemon = mlnet::daemon::Daemon::Start(*config);
   if (!daemon) return Fail(daemon.error());
-  const auto ended = (*daemon)->Run();
-  return ended ? 0 : Fail(ended.error());
+  try {
+    const auto ended = (*daemon)->Run();
+    return ended ? 0 : Fail(ended.error());
+  } catch (const std::exception& e) {
+    spdlog::critical("ended by a bug: {}", e.what());  // else nothing but a signal's number would tell
+    throw;
+  }
 }

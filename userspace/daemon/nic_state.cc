@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "base/errno_error.h"
+#include "base/read_file.h"
 
 namespace mlnet::daemon {
 
@@ -16,17 +17,14 @@ using control::Json;
 namespace {
 
 std::string BootId() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  std::getline(file, id);
-  return id;
+  const std::string id = ReadFile("/proc/sys/kernel/random/boot_id").value_or("");
+  return id.substr(0, id.find('\n'));
 }
 
 }  // namespace
 
 NicState::NicState(const std::string& folder, const std::string& instance) : path_(folder + "/" + instance + ".nics.json") {
-  std::ifstream file(path_);
-  content_ = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+  content_ = Json::parse(ReadFile(path_).value_or(""), nullptr, /*allow_exceptions=*/false);
   if (!content_.is_object() || content_.value("boot_id", "") != BootId()) content_ = {{"boot_id", BootId()}};
 }
 

@@ -3,9 +3,8 @@
 #include <spdlog/spdlog.h>
 
 #include <ctime>
-#include <fstream>
-#include <iterator>
 
+#include "base/read_file.h"
 #include "control/job.h"
 #include "control/plan.h"
 #include "control/tree.h"
@@ -17,6 +16,8 @@ using control::JobView;
 
 namespace {
 
+constexpr uint64_t kLookEveryNs = 40'000'000;
+
 uint64_t MonotonicNs() {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
@@ -25,10 +26,10 @@ uint64_t MonotonicNs() {
 
 // By a signal or a debugger. proc(5): the state follows the command's name, which may hold anything.
 bool IsStopped(pid_t pid) {
-  std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  const size_t end = text.rfind(") ");
-  return end != std::string::npos && end + 2 < text.size() && (text[end + 2] == 'T' || text[end + 2] == 't');
+  const auto text = ReadFile("/proc/" + std::to_string(pid) + "/stat");
+  if (!text) return false;  // it has ended
+  const size_t end = text->rfind(") ");
+  return end != std::string::npos && end + 2 < text->size() && ((*text)[end + 2] == 'T' || (*text)[end + 2] == 't');
 }
 
 }  // namespace
@@ -41,12 +42,11 @@ std::set<int> Daemon::StoppedRanks(const std::string& job) const {
   return stopped;
 }
 
-void Daemon::OnPong(LocalJob& local, uint8_t tree, uint64_t time_ns) {
-  if (tree < local.answered_ns.size()) local.answered_ns[tree] = std::max(local.answered_ns[tree], time_ns);
-}
-
+// Not in each pass: a busy daemon makes many, and each look reads the counters of all trees.
 void Daemon::FindSilence() {
   const uint64_t now_ns = MonotonicNs();
+  if (now_ns < next_look_ns_) return;
+  next_look_ns_ = now_ns + kLookEveryNs;
   std::erase_if(liveness_, [this](const auto& entry) {
     const JobView* view = FindJob(entry.first);
     return view == nullptr || view->job.incarnation != entry.second.incarnation() || view->job.state != control::kReady;

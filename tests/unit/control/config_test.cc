@@ -134,6 +134,11 @@ TEST(config, weights_orders_and_quotas) {
   EXPECT_EQ(ParseConfig("", "f", "h")->job.order, "fair");
   EXPECT_THAT(ErrorOf("[job]\nweight = 101").message, HasSubstr("1 to 100"));
   EXPECT_THAT(ErrorOf("[job]\norder = \"fast\"").message, HasSubstr("fair, shortest"));
+  for (const char* bad : {"199", "1", "3600001"}) {
+    EXPECT_THAT(ErrorOf((std::string("[job]\nlost_ms = ") + bad).c_str()).message, HasSubstr("job.lost_ms")) << bad;
+  }
+  for (const char* good : {"0", "200", "3600000"}) EXPECT_TRUE(ParseConfig(std::string("[job]\nlost_ms = ") + good, "f", "h")) << good;
+  EXPECT_THAT(ErrorOf("[job]\nslots = 3").message, HasSubstr("job.slots is 3, must be a power of two"));
 }
 
 TEST(config, addresses_of_both_families) {
@@ -227,6 +232,12 @@ TEST(config, missing_file_is_named) {
   const auto config = LoadConfig("/nonexistent/mlnetd.toml");
   ASSERT_FALSE(config);
   EXPECT_THAT(config.error().message, HasSubstr("/nonexistent/mlnetd.toml"));
+}
+
+TEST(config, a_folder_is_no_empty_file) {
+  const auto config = LoadConfig("/");
+  ASSERT_FALSE(config);
+  EXPECT_THAT(config.error().message, HasSubstr("Is a directory"));
 }
 
 TEST(config, names_are_checked) {
