@@ -66,7 +66,7 @@ static __always_inline enum mlnet_verdict ping_up(const struct pkt *p, const str
 	return nic_send(is_local, node, MLNET_V_PING_UP_TX, MLNET_V_PING_UP_REDIRECT);
 }
 
-/* A child lives. Known at each node up to the root, whose answer the daemons on the way back hear. */
+/* A child lives. Known at each node up to the root, whose answer is counted on the way back. */
 static __always_inline enum mlnet_verdict ping_of_child(struct xdp_md *ctx, const struct pkt *p, const struct mlnet_node *node)
 {
 	struct reply reply = { .type = MLNET_T_PONG, .fingerprint = p->fingerprint };
@@ -80,22 +80,26 @@ static __always_inline enum mlnet_verdict ping_of_child(struct xdp_md *ctx, cons
 	return node->flags & MLNET_NODE_INNER ? ping_up(p, node) : reply_send(ctx, p, node, &reply, MLNET_V_PONG);
 }
 
-/* A child's PING goes up, or is answered; one that comes down (multicast test) and a PONG go to the daemon. */
+/*
+ * A child's PING goes up, or is answered. A PONG is only counted: the daemon looks at the counter, so that a job's pings
+ * do not wake it. A PING by multicast is a root's probe and goes to the daemon.
+ */
 static __always_inline enum mlnet_verdict ping(struct xdp_md *ctx, const struct pkt *p,
 					       const struct mlnet_node *node)
 {
 	struct trailer_words t;
 	__u64 sum;
-	int is_multicast = addr_is_multicast(p->l3, pkt_destination(p));
+	int is_of_child = p->type == MLNET_T_PING && !addr_is_multicast(p->l3, pkt_destination(p));
 
-	if (parent_admit(p, node) && child_admit(p, node))
+	if (is_of_child ? child_admit(p, node) : parent_admit(p, node))
 		return MLNET_V_DROP_NOT_MEMBER;
 	if (!check_verify(p, &t, &sum))
 		return MLNET_V_DROP_CORRUPT;
-	if (p->type == MLNET_T_PING && !is_multicast)
-		return child_admit(p, node) ? MLNET_V_DROP_NOT_MEMBER : ping_of_child(ctx, p, node);
-	return event_send(p, MLNET_EV_PING_SEEN, p->seq, is_multicast) ? MLNET_V_NOTICE_LOST
-								       : MLNET_V_PING_SEEN;
+	if (is_of_child)
+		return ping_of_child(ctx, p, node);
+	if (p->type == MLNET_T_PING && event_send(p, MLNET_EV_PING_SEEN, p->seq, 0))
+		return MLNET_V_NOTICE_LOST;
+	return MLNET_V_PING_SEEN;
 }
 
 #endif /* MLNET_AGGREGATE_EVENT_BPF_H */

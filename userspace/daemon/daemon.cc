@@ -192,7 +192,7 @@ void Daemon::Stop() {
   Refresh();
   ServeSessions();
   while (!sessions_.empty()) EndSession(sessions_.begin()->first, /*orderly=*/true);
-  while (!jobs_.all().empty()) Uninstall(jobs_.all().begin()->first);
+  while (!jobs_.all().empty()) Uninstall(std::string(jobs_.all().begin()->first));  // the map's own ends on the way
   Flush();
   control::HostRecord gone = published_;
   gone.running = false;

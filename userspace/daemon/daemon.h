@@ -123,7 +123,6 @@ class Daemon : private rpc::ServerHandler {
   // silence.cc
   void FindSilence();
   std::set<int> StoppedRanks(const std::string& job) const;
-  void OnPong(LocalJob& local, uint8_t tree, uint64_t time_ns);
   void DeclareLost(const control::JobView& view, const control::Loss& loss);
 
   // order.cc
@@ -220,6 +219,7 @@ class Daemon : private rpc::ServerHandler {
   bool can_judge_hosts_ = false;  // stays true
   bool was_silence_logged_ = false;
   uint64_t next_flush_ms_ = 0;
+  uint64_t next_look_ns_ = 0;  // for silent members; CLOCK_MONOTONIC
   uint64_t next_reconcile_ms_ = 0;
 };
 

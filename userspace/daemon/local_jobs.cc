@@ -237,8 +237,8 @@ void LocalJobs::Uninstall(const std::string& name) {
   const auto it = jobs_.find(name);
   if (it == jobs_.end()) return;
   datapath::AddStats(retired_, StatsOf(it->second));
-  jobs_.erase(it);
   spdlog::info("job {}: removed", name);
+  jobs_.erase(it);
 }
 
 mlnet_stats LocalJobs::StatsOf(const LocalJob& job) const {
@@ -289,12 +289,12 @@ void LocalJobs::Mark(const std::string& name, const control::Marks& marks) {
   if (auto ok = job->kernel->SetNodes(std::move(nodes)); !ok) spdlog::error("job {}: {}", name, ok.error().ToString());
 }
 
-// Results and replies show that the root lives as its answers to pings do, of which a bad link loses many.
+// Answers to pings show that the root lives; so do results and replies, since a bad link loses many pings.
 void LocalJobs::NoteAnswers(LocalJob& job, size_t tree, uint64_t now_ns) const {
   const auto stats = datapath::ReadStats(program_, job.holding->ids.trees[tree].stats);
   if (!stats) return;
   uint64_t num_answers = 0;
-  for (const mlnet_verdict v : {MLNET_V_DELIVERED, MLNET_V_NOTICE, MLNET_V_NOTICE_DOWN}) num_answers += stats->verdicts[v];
+  for (const mlnet_verdict v : {MLNET_V_PING_SEEN, MLNET_V_DELIVERED, MLNET_V_NOTICE, MLNET_V_NOTICE_DOWN}) num_answers += stats->verdicts[v];
   if (num_answers > job.num_answers[tree]) job.answered_ns[tree] = now_ns;
   job.num_answers[tree] = num_answers;
 }

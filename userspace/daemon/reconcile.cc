@@ -303,8 +303,7 @@ void Daemon::OnEvent(const mlnet_event& event) {
     if (local.plan.job_id != event.job || local.plan.epoch != event.epoch) continue;
     const JobView* view = FindJob(name);
     if (view == nullptr || HasEnded(view->job)) return;
-    if (event.event == MLNET_EV_PING_SEEN && event.type == MLNET_T_PONG) OnPong(local, event.tree, event.time_ns);
-    if (event.event == MLNET_EV_PING_SEEN && event.b == 1) OnProbe(*view, local, event.tree);
+    if (event.event == MLNET_EV_PING_SEEN) OnProbe(*view, local, event.tree);
     if (event.event == MLNET_EV_SUMMED) {
       if (const auto trace = traces_.find(name); trace != traces_.end()) trace->second.AddSum(event);
       return;

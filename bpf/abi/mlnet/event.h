@@ -11,7 +11,7 @@
 
 enum mlnet_event_type {
 	MLNET_EV_MISMATCH = 1,  /* a = fingerprint in the slot, b = fingerprint of the packet */
-	MLNET_EV_PING_SEEN = 2, /* a = nonce, b = 1 if it came by multicast, type field says PING/PONG */
+	MLNET_EV_PING_SEEN = 2, /* a root's PING came by multicast; a = nonce */
 	MLNET_EV_POOL_WANTED = 3, /* a child's packet for an open pool that has no words yet */
 	MLNET_EV_SUMMED = 4,      /* the sum of seq is complete here; a = ns since its first contribution (MLNET_NODE_TRACE) */
 };

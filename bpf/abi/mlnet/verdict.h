@@ -40,7 +40,7 @@
 	X(NOTICE, XDP_DROP, "reply handed to the rank it is meant for") \
 	X(NOTICE_LOST, XDP_DROP, "reply dropped: the rank's notice ring is full") \
 	X(PONG, XDP_TX, "PING answered") \
-	X(PING_SEEN, XDP_DROP, "multicast PING or PONG reported to the daemon") \
+	X(PING_SEEN, XDP_DROP, "answer to a PING, or a root's multicast PING (reported to the daemon)") \
 	X(DROP_UNSUPPORTED, XDP_DROP, "packet type or operation that this build does not handle") \
 	X(SUM_COMPLETE_LOCAL, XDP_DROP, "last contribution: all ranks are on this host, the result is in their inbox") \
 	X(SUM_SENT_LATE_LOCAL, XDP_DROP, "as above, by a packet that came later") \
