@@ -187,6 +187,11 @@ Result<void> AddToTimeline(Timeline& timeline, const Json& file) {
   }
   for (const Json& host : file["mlnet"]) {
     if (!host.is_object() || !host.contains("rows") || !host["rows"].is_array()) return Err(ErrorCode::kInvalidArgument, "its part 'mlnet' is damaged");
+    // Pools and sequence numbers are a job's own: another's would be taken for these.
+    if (!timeline.hosts.empty() && host.value("name", "") != timeline.hosts.front().value("name", "")) {
+      return Err(ErrorCode::kInvalidArgument, "it is of job '" + host.value("name", "") + "', not of '" + timeline.hosts.front().value("name", "") + "'",
+                 "put files of one job together");
+    }
     timeline.hosts.push_back(host);
   }
   if (file.contains("others") && file["others"].is_array()) {

@@ -96,6 +96,17 @@ TEST(Timeline, files_can_be_put_together_again_and_again) {
   EXPECT_EQ(Spans(rendered, "collective")[0]["args"]["summed_until_us"], 52.9) << "the eleventh is another collective's";
 }
 
+TEST(Timeline, files_of_two_jobs_are_not_put_together) {
+  Json other = Host("a1", 0, Json::array({Sums(0, 10, 52'000, 100)}));
+  other["name"] = "another";
+  Timeline timeline;
+  ASSERT_TRUE(AddToTimeline(timeline, RenderTimeline({{Host("w1", 0, Json::array({Collective(0, "a", 0, 10, 50'000)}))}, {}})));
+  const auto added = AddToTimeline(timeline, RenderTimeline({{other}, {}}));
+  ASSERT_FALSE(added);
+  EXPECT_NE(added.error().message.find("of job 'another', not of 'demo'"), std::string::npos) << added.error().message;
+  EXPECT_EQ(timeline.hosts.size(), 1u);
+}
+
 TEST(Timeline, refuses_what_is_no_timeline) {
   Timeline timeline;
   for (const Json& file : {Json(1), Json::object(), Json{{"traceEvents", 1}}, Json{{"traceEvents", Json::array()}, {"mlnet", {1}}}}) {
