@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <iostream>
 
 namespace mlnet::lab_test {
 namespace {
@@ -90,8 +91,21 @@ Lab::Lab(std::vector<std::string> up_args) : name_(FreshName()) {
 }
 
 Lab::~Lab() {
+  if (testing::Test::HasFailure()) PrintDaemonLogs();
   const Output down = RunLab({"--name", name_, "down"});
   EXPECT_EQ(down.exit_code, 0) << down.err;
+}
+
+// With its last words: a daemon that ended says nothing else of why.
+void Lab::PrintDaemonLogs() const {
+  if (!status_.is_object()) return;
+  const Json hosts = status_.value("hosts", Json::array());
+  for (const Json& host : hosts) {
+    const std::string log = host.value("log", "");
+    if (log.empty()) continue;
+    std::ifstream in(log);
+    std::cerr << "== " << log << "\n" << in.rdbuf() << "\n";
+  }
 }
 
 Json Lab::HostStatus(const std::string& host) const {

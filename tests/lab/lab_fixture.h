@@ -72,6 +72,8 @@ class Lab {
   void FixNeighbours() const;
 
  private:
+  void PrintDaemonLogs() const;
+
   std::string name_;
   Json status_;
 };
