@@ -120,6 +120,19 @@ TEST_F(DaemonJobs, an_unknown_key_is_refused_by_name) {
   EXPECT_THAT(lab_.CallError("w1", "job.set", {{"name", "a"}, {"order", "fast"}}).message, HasSubstr("fair, shortest"));
 }
 
+TEST_F(DaemonJobs, how_long_is_too_long_can_be_raised_while_a_job_runs_and_not_lowered) {
+  ASSERT_NO_FATAL_FAILURE(lab_.StartAll());
+  Job job = Open("a", {{"lost_ms", 1000}});
+  lab_.Call("w1", "job.set", {{"name", "a"}, {"lost_ms", 5000}});
+  EXPECT_EQ(lab_.Call("a1", "job.show", {{"name", "a"}})["spec"]["lost_ms"], 5000);
+  const Error shorter = lab_.CallError("w1", "job.set", {{"name", "a"}, {"lost_ms", 1000}});
+  EXPECT_EQ(shorter.code, ErrorCode::kConflict);
+  EXPECT_THAT(shorter.message, HasSubstr("cannot become shorter while it runs"));
+  lab_.Call("w1", "job.set", {{"name", "a"}, {"lost_ms", 0}});
+  EXPECT_EQ(lab_.CallError("w1", "job.set", {{"name", "a"}, {"lost_ms", 5000}}).code, ErrorCode::kConflict) << "nobody pinged for 0";
+  lab_.Leave(job.ranks);
+}
+
 TEST_F(DaemonJobs, a_user_with_enough_jobs_is_refused_another_one) {
   for (const char* host : {"w2", "a1"}) lab_.Start(host);
   lab_.Start("w1", "[quota]\njobs_per_user = 1\n");

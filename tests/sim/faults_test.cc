@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The same collectives on a bad wire, and ranks that come late: the result depends on the data alone.
+#include <algorithm>
+#include <vector>
+
 #include "sim/sim_calls.h"
 
 namespace mlnet::sim {
@@ -41,21 +44,25 @@ TEST(FaultsSim, a_third_of_all_frames_lost_still_ends_right) {
 }
 
 // Loss costs little more than the lost packets: on links of 1 Gb/s, with the pool well above what is
-// under way on them.
+// under way on them. The median: a loss at the very end costs a timeout, which seeds decide.
 TEST(FaultsSim, one_percent_loss_costs_few_retransmissions_and_little_time) {
-  const uint64_t seed = Seed(100);
-  uint64_t time_ns[2] = {};
-  for (int lossy = 0; lossy < 2; ++lossy) {
-    Cluster cluster(
-        {.ranks = 4, .log2_slots = 8, .faults = {.drop = lossy * 0.01, .ns_per_byte = 8}, .seed = seed});
-    const uint64_t start_ns = cluster.now_ns();
-    CheckFloats(cluster, 352 * 3000, seed);
-    PrintTraffic(cluster);
-    time_ns[lossy] = cluster.now_ns() - start_ns;
-    // Each rank repeats what any of four ranks lost on the way up, and what it lost on the way down.
-    EXPECT_LT(cluster.Stats(0).retransmits, cluster.Stats(0).packets_sent * (lossy ? 8 : 0) / 100 + 1);
+  std::vector<double> slowdowns;
+  for (uint64_t seed = Seed(100), end = seed + 5; seed < end; ++seed) {
+    uint64_t time_ns[2] = {};
+    for (int lossy = 0; lossy < 2; ++lossy) {
+      Cluster cluster(
+          {.ranks = 4, .log2_slots = 8, .faults = {.drop = lossy * 0.01, .ns_per_byte = 8}, .seed = seed});
+      const uint64_t start_ns = cluster.now_ns();
+      CheckFloats(cluster, 352 * 1500, seed);
+      PrintTraffic(cluster);
+      time_ns[lossy] = cluster.now_ns() - start_ns;
+      // Each rank repeats what any of four ranks lost on the way up, and what it lost on the way down.
+      EXPECT_LT(cluster.Stats(0).retransmits, cluster.Stats(0).packets_sent * (lossy ? 8 : 0) / 100 + 1);
+    }
+    slowdowns.push_back(static_cast<double>(time_ns[1]) / static_cast<double>(time_ns[0]));
   }
-  EXPECT_LT(time_ns[1], time_ns[0] * 115 / 100);
+  std::sort(slowdowns.begin(), slowdowns.end());
+  EXPECT_LT(slowdowns[2], 1.15) << testing::PrintToString(slowdowns);
 }
 
 TEST(FaultsSim, all_collectives_and_classes_under_loss_in_different_orders_across_2_to_the_32) {
