@@ -104,7 +104,7 @@ TEST_F(DaemonTrace, shows_each_call_from_the_rank_over_the_sum_to_the_result) {
 TEST_F(DaemonTrace, says_what_cannot_be_traced) {
   EXPECT_THAT(Ctl("w1", "trace other").output, HasSubstr("there is no job 'other'"));
   EXPECT_THAT(Ctl("w1", "trace").output, HasSubstr("name a job"));
-  EXPECT_THAT(Ctl("w1", "trace --add /nowhere").output, HasSubstr("cannot read /nowhere"));
+  EXPECT_THAT(Ctl("w1", "trace --add /nowhere").output, HasSubstr("read /nowhere: No such file"));
   EXPECT_THAT(Ctl("w1", "trace --add " + lab_.ConfigFile("w1")).output, HasSubstr("is not JSON"));
   EXPECT_EQ(lab_.CallError("w1", "trace.begin", {{"name", "demo"}, {"ms", 0}}).code, ErrorCode::kInvalidArgument);
 }
