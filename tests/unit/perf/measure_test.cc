@@ -206,7 +206,7 @@ TEST(RankRows, AnErrorComesBackAsItWas) {
   EXPECT_EQ(rows.error().code, ErrorCode::kTimeout);
   EXPECT_EQ(rows.error().message, "rank 2 is missing");
   EXPECT_EQ(rows.error().hint, "look at w3");
-  EXPECT_EQ(LoadRows(file + ".none").error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(LoadRows(file + ".none").error().code, ErrorCode::kUnavailable);
   std::filesystem::remove_all(folder);
 }
 
