@@ -119,7 +119,7 @@ uint64_t DaemonLab::BytesFrom(const std::string& host, const std::string& nic) c
 }
 
 DaemonLab::~DaemonLab() {
-  while (!daemons_.empty()) Signal(daemons_.begin()->first, SIGTERM);
+  while (!daemons_.empty()) Signal(daemons_.begin()->first, SIGINT);  // SIGTERM would leave jobs that run
   if (::testing::Test::HasFailure()) {
     for (const std::string& host : hosts_) std::fprintf(stderr, "--- %s\n%s", host.c_str(), Log(host).c_str());
   }
@@ -160,13 +160,13 @@ Fd DaemonLab::AttachPass(const std::string& host) const {
 
 void DaemonLab::Start(const std::string& host, const std::string& more_config) {
   std::ofstream(ConfigFile(host)) << fmt::format(
-      "[daemon]\nhost = \"{0}\"\ninstance = \"{1}{0}\"\nsocket = \"{2}\"\nstate_dir = \"{7}\"\n[store]\n{3}\n"
+      "[daemon]\nhost = \"{0}\"\ninstance = \"{1}{0}\"\nsocket = \"{2}\"\nstate_dir = \"{7}\"\n{8}\n[store]\n{3}\n"
       "[[iface]]\n{4}\naggregator = {5}\n{6}\n",
-      host, prefix_, Socket(host), store_, iface_, host.starts_with('a'), more_config, folder_ / (host + ".state"));
+      host, prefix_, Socket(host), store_, iface_, host.starts_with('a'), more_config, folder_ / (host + ".state"), daemon_);
   const pid_t pid = ::fork();
   ASSERT_GE(pid, 0);
   if (pid == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // no daemon outlives a test that crashed
+    ::prctl(PR_SET_PDEATHSIG, SIGINT);  // no daemon outlives a test that crashed
     const int log = ::open((folder_ / (host + ".log")).c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
     ::dup2(log, STDERR_FILENO);
     ::dup2(log, STDOUT_FILENO);

@@ -64,6 +64,8 @@ class DaemonLab {
 
   /// What daemons that are started from now on have in [store]; a file in the lab's folder where it is not called.
   void UseStore(const std::string& toml) { store_ = toml; }
+  /// What those have in [daemon], aside from names and paths.
+  void UseDaemon(const std::string& toml) { daemon_ = toml; }
   /// What those have in [[iface]], aside from aggregator.
   void UseIface(const std::string& toml) { iface_ = toml; }
   void Start(const std::string& host, const std::string& more_config = "");
@@ -108,6 +110,7 @@ class DaemonLab {
   TempFolder folder_;
   std::string prefix_;
   std::string store_ = "path = \"" + (folder_ / "store.db") + "\"";
+  std::string daemon_;
   std::string iface_ = "name = \"eth0\"";
   std::vector<std::string> hosts_;
   std::vector<Fd> pass_links_;  // of the switch's ports

@@ -30,7 +30,7 @@ TEST_F(DaemonJoin, two_hosts_join_and_the_sum_arrives_by_multicast) {
   auto ranks = JoinTwo("demo");
   for (const Joined& rank : ranks) {
     ASSERT_TRUE(rank.ok) << rank.error.ToString();
-    EXPECT_EQ(rank.reply.fds.size(), 3u);
+    EXPECT_EQ(rank.reply.fds.size(), 4u) << "inbox, wake map, ring, and the membership of the group";
     EXPECT_EQ(rank.reply.result["trees"][0]["aggregator"], lab_.Address("a1"));
     EXPECT_EQ(rank.reply.result["blocks"], 11);
   }

@@ -12,6 +12,14 @@ std::optional<uint32_t> IdPool::Take() {
   return next_++;
 }
 
+bool IdPool::TakeThis(uint32_t id) {
+  if (returned_.erase(id) != 0) return true;
+  if (id < next_ || id >= end_) return false;
+  while (next_ < id) returned_.insert(next_++);
+  ++next_;
+  return true;
+}
+
 void IdPool::Give(uint32_t id) { returned_.insert(id); }
 
 RangePool::RangePool(uint32_t size) {
@@ -27,6 +35,19 @@ std::optional<uint32_t> RangePool::Take(uint32_t count) {
     return first;
   }
   return std::nullopt;
+}
+
+bool RangePool::TakeThis(uint32_t first, uint32_t count) {
+  if (count == 0) return true;
+  const auto next = free_.upper_bound(first);
+  if (next == free_.begin()) return false;
+  const auto it = std::prev(next);
+  const auto [free_first, free] = *it;
+  if (uint64_t{first} + count > uint64_t{free_first} + free) return false;
+  free_.erase(it);
+  if (first > free_first) free_[free_first] = first - free_first;
+  if (first + count < free_first + free) free_[first + count] = free_first + free - first - count;
+  return true;
 }
 
 void RangePool::Give(uint32_t first, uint32_t count) {

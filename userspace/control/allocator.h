@@ -15,6 +15,8 @@ class IdPool {
  public:
   IdPool(uint32_t first, uint32_t count) : next_(first), end_(first + count) {}
   std::optional<uint32_t> Take();
+  /// This one, if it is free.
+  bool TakeThis(uint32_t id);
   void Give(uint32_t id);
 
  private:
@@ -28,6 +30,8 @@ class RangePool {
  public:
   explicit RangePool(uint32_t size);
   std::optional<uint32_t> Take(uint32_t count);
+  /// These, if all of them are free.
+  bool TakeThis(uint32_t first, uint32_t count);
   void Give(uint32_t first, uint32_t count);
   uint32_t LongestFree() const;
 

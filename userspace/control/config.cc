@@ -41,6 +41,7 @@ void ReadDaemon(TableReader& in, Config& out) {
   in.String("socket", out.socket);
   ReadMode(in, "socket_mode", out.socket_mode);
   in.String("state_dir", out.state_dir);
+  in.Number("reconnect_ms", 100, 600'000, out.reconnect_ms);
   in.OneOf("log_level", out.log_level, {"trace", "debug", "info", "warning", "error", "critical", "off"});
   in.RejectUnknown();
 }

@@ -56,6 +56,7 @@ struct Config {
   mode_t socket_mode = 0660;
   std::string log_level = "info";
   std::string state_dir = "/var/lib/mlnet";  // what is to be undone after a crash is noted there
+  uint32_t reconnect_ms = 5000;  // ranks have so long to come back to a daemon that was restarted
   std::string store = "/var/lib/mlnet/store.db";  // file, or etcd.endpoints as they are spelt in the file
   EtcdConfig etcd;
   uint16_t port = 0;  // default: MLNET_UDP_PORT

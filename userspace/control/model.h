@@ -155,6 +155,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobRecord, name, incarnation, st
 
 inline constexpr int kServerRank = -1;  // of the job's server, a member like the ranks
 
+inline constexpr uint32_t kUidUnknown = 0xffffffff;  // no user has this one
+
 struct MemberRecord {
   uint64_t incarnation = 0;
   int rank = 0;
@@ -165,9 +167,10 @@ struct MemberRecord {
   uint32_t fingerprint = 0;
   std::string collective;  // its answer after a mismatch
   bool pings = false;      // shows the nodes above that it lives
+  uint32_t uid = kUidUnknown;  // of its process
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(MemberRecord, incarnation, rank, host, pid, connected, left, fingerprint,
-                                                collective, pings)
+                                                collective, pings, uid)
 
 /// How far one host is with one job.
 struct JobHostRecord {

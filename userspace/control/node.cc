@@ -116,4 +116,38 @@ mlnet_node MakeNode(const Plan& plan, size_t tree, const std::string& host, cons
   return node;
 }
 
+HostIds IdsIn(const Plan& plan, const std::string& host, const std::vector<mlnet_node>& nodes) {
+  HostIds ids;
+  for (size_t t = 0; t < plan.trees.size(); ++t) {
+    const mlnet_node& node = nodes.at(t);
+    TreeIds& tree = ids.trees.emplace_back();
+    tree.stats = node.stats_id;
+    if ((node.flags & MLNET_NODE_SERVER) != 0) {
+      ids.server_inbox = node.server_inbox_id;
+      ids.server_ring = node.server_ring_id;
+    }
+    if ((node.flags & MLNET_NODE_DELIVER) != 0) {
+      ids.inbox = node.inbox_id;
+      ids.rings.assign(node.local_ring, node.local_ring + std::min<size_t>(node.n_local, LocalRanks(plan, host).size()));
+    }
+    if ((node.flags & MLNET_NODE_AGGREGATE) == 0) continue;
+    tree.fan = node.fan_id;
+    tree.link_base = node.link_base;
+    tree.slot_base = node.pools[PoolOf(plan, 0).class_stream].slot_base;
+    for (uint32_t i = 0; i < NumPools(plan); ++i) tree.words.push_back(node.pools[PoolOf(plan, i).class_stream].words_id);
+  }
+  return ids;
+}
+
+bool IsSameNode(const mlnet_node& there, const mlnet_node& wanted) {
+  mlnet_node now = wanted;
+  std::copy(std::begin(there.nic_mac), std::end(there.nic_mac), now.nic_mac);
+  std::copy(std::begin(there.up_mac), std::end(there.up_mac), now.up_mac);
+  std::copy(std::begin(there.marks), std::end(there.marks), now.marks);
+  now.uid = there.uid;
+  now.forward_ns = there.forward_ns;
+  now.flags |= there.flags & MLNET_NODE_TRACE;
+  return std::memcmp(&now, &there, sizeof(now)) == 0;
+}
+
 }  // namespace mlnet::control

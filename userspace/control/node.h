@@ -41,6 +41,13 @@ uint32_t InboxCells(const Plan& plan);
 mlnet_node MakeNode(const Plan& plan, size_t tree, const std::string& host, const HostIds& ids, const HostMacs& macs,
                     bool multicast);
 
+/// The ids that an entry made by MakeNode for all trees of `plan` on `host` names.
+HostIds IdsIn(const Plan& plan, const std::string& host, const std::vector<mlnet_node>& nodes);
+
+/// Whether an entry that an earlier daemon made is this plan's and host's: `wanted` is what MakeNode makes of it now. What
+/// changes while a job runs is left out: link addresses, marks, users, tracing, timers.
+bool IsSameNode(const mlnet_node& there, const mlnet_node& wanted);
+
 /// Link address of a multicast group: RFC 1112 for IPv4, RFC 2464 for IPv6.
 Mac GroupMac(const std::string& group);
 

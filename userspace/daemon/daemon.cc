@@ -49,11 +49,12 @@ uint64_t NowMs() {
   return static_cast<uint64_t>(duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count());
 }
 
-Daemon::Daemon(control::Config config, std::unique_ptr<Store> store, datapath::PinFolder pins, datapath::Program program)
+Daemon::Daemon(control::Config config, std::unique_ptr<Store> store, datapath::PinFolder pins, Loaded loaded)
     : config_(std::move(config)),
       store_(std::move(store)),
       pins_(std::move(pins)),
-      program_(std::move(program)),
+      program_(std::move(loaded.program)),
+      takes_over_(loaded.is_over),
       nic_state_(config_.state_dir, config_.instance),
       qos_(nic_state_),
       ifaces_(program_, pins_.path(), nic_state_),
@@ -65,12 +66,12 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(const control::Config& config) {
   if (auto ok = CheckCapabilities(); !ok) return tl::make_unexpected(ok.error());
   auto pins = datapath::PinFolder::Take(config.pin_root, config.instance);
   if (!pins) return tl::make_unexpected(pins.error());
-  auto program = datapath::Program::Load({config.port, config.slots});
-  if (!program) return tl::make_unexpected(program.error());
-  if (auto ok = program->Pin(pins->path()); !ok) return tl::make_unexpected(ok.error());
   auto store = OpenStore(config);
   if (!store) return tl::make_unexpected(store.error());
-  std::unique_ptr<Daemon> daemon(new Daemon(config, std::move(*store), std::move(*pins), std::move(*program)));
+  auto loaded = LoadProgram(config, **store, *pins);
+  if (!loaded) return tl::make_unexpected(loaded.error());
+  if (auto ok = loaded->program.Pin(pins->path()); !ok) return tl::make_unexpected(ok.error());
+  std::unique_ptr<Daemon> daemon(new Daemon(config, std::move(*store), std::move(*pins), std::move(*loaded)));
   if (auto ok = daemon->Open(); !ok) return tl::make_unexpected(ok.error());
   return daemon;
 }
@@ -87,12 +88,19 @@ Result<void> Daemon::Open() {
   if (!epoll_) return tl::make_unexpected(ErrnoError("epoll_create1", errno));
   OpenTagger();
   for (const control::IfaceConfig& iface : config_.ifaces) ifaces_.Want(iface);
+  ifaces_.WantAsBefore(takes_over_);
+  ifaces_.Reconcile();
   if (!config_.local_address.empty() || !config_.local_address6.empty()) {
     // Not fatal: this host then sums only for others.
-    if (auto ok = ifaces_.OpenLocalLink(config_.local_address, config_.local_address6, config_.instance); !ok) spdlog::warn("no local link: {}", ok.error().ToString());
+    const auto ok = ifaces_.OpenLocalLink(config_.local_address, config_.local_address6, config_.instance, takes_over_);
+    if (!ok) spdlog::warn("no local link: {}", ok.error().ToString());
   }
-  if (auto ok = DropOldMemberships(); !ok) return ok;
+  if (auto ok = TakeOverJobs(); !ok) return ok;
   Pass();
+  return Listen();
+}
+
+Result<void> Daemon::Listen() {
   std::error_code ec;
   std::filesystem::create_directories(std::filesystem::path(config_.socket).parent_path(), ec);
   auto server = rpc::Server::Listen(config_.socket, config_.socket_mode);
@@ -103,39 +111,23 @@ Result<void> Daemon::Open() {
   for (const int fd : fds) {
     if (auto ok = Watch(epoll_.get(), fd); !ok) return ok;
   }
+  // From now on they can come.
+  for (auto& [peer, session] : sessions_) session.absent_until_ms = NowMs() + config_.reconnect_ms;
   return {};
 }
 
 // Not fatal: packets then keep the DSCP that libmlnet sets.
 void Daemon::OpenTagger() {
-  qos_.Undo();
-  UndoTags(nic_state_);
+  if (takes_over_) {
+    qos_.TakeOver();
+  } else {
+    qos_.Undo();
+    UndoTags(nic_state_);
+  }
   if (config_.priority.attach == "off") return;
-  auto tagger = datapath::Tagger::Load(program_);
+  auto tagger = datapath::Tagger::Load(program_, pins_.path());
   if (tagger) ifaces_.UseTagger(std::move(*tagger), config_.priority.attach);
   else spdlog::warn("packets keep the DSCP that processes set: {}", tagger.error().ToString());
-}
-
-// Connections and maps of an earlier daemon on this host are gone; the jobs that stood on them end by name.
-Result<void> Daemon::DropOldMemberships() {
-  auto snapshot = store_->Load();
-  if (!snapshot) return tl::make_unexpected(snapshot.error());
-  for (const control::JobView& old : snapshot->jobs) {
-    auto done = store_->UpdateJob(old.job.name, [&](std::optional<control::JobView>& view) -> Result<void> {
-      if (!view) return {};
-      if (IsActive(view->job) && Involves(view->job.plan, config_.host)) {
-        Fail(*view, Error{ErrorCode::kUnavailable, "mlnetd on host " + config_.host + " was restarted", "start the job again"}, {},
-             NowMs());
-      }
-      const auto members = view->members;
-      for (const control::MemberRecord& m : members) {
-        if (m.host == config_.host) MemberGone(*view, m.rank, false, NowMs());
-      }
-      return {};
-    });
-    if (!done) return done;
-  }
-  return {};
 }
 
 int Daemon::WaitMs() const {
@@ -159,6 +151,7 @@ Result<void> Daemon::Run() {
     signalfd_siginfo signal;
     if (::read(signals_.get(), &signal, sizeof(signal)) == sizeof(signal)) {
       spdlog::info("stopping on signal {}", signal.ssi_signo);
+      leaves_jobs_ = signal.ssi_signo == SIGTERM && LeaveJobs();
       break;
     }
     server_->Dispatch(*this);
@@ -166,7 +159,7 @@ Result<void> Daemon::Run() {
     events_->Dispatch();
     Pass();
   }
-  Stop();
+  if (!leaves_jobs_) Stop();
   return {};
 }
 
@@ -182,9 +175,41 @@ void Daemon::EndDeadSessions() {
   for (const rpc::PeerId peer : dead) EndSession(peer, /*orderly=*/false);
 }
 
+// SIGTERM may be a restart's: what is ready goes on without a daemon, as after a crash, and the next one takes over. False:
+// nothing is.
+bool Daemon::LeaveJobs() {
+  Refresh();
+  RemoveGone();
+  size_t num_ready = 0;
+  for (const auto& [name, local] : jobs_.all()) num_ready += FindJob(name)->job.state == control::kReady;
+  if (num_ready == 0) return false;
+  ::sd_notify(0, "STOPPING=1");
+  spdlog::info("{} jobs go on in the kernel; the next mlnetd takes over, mlnetd --clean ends them", num_ready);
+  const Error stopping = StoppingError();
+  for (const auto& [peer, join] : waiting_) server_->ReplyError(peer, join.request_id, stopping);
+  for (const control::JobView& view : snapshot_.jobs) {
+    if (view.job.state == control::kPreparing && Involves(view.job.plan, config_.host)) FailJob(view, stopping, {});
+  }
+  Refresh();
+  RemoveGone();
+  ServeSessions();
+  std::vector<rpc::PeerId> joining;
+  for (const auto& [peer, session] : sessions_) {
+    if (session.request_id != 0) joining.push_back(peer);
+  }
+  for (const rpc::PeerId peer : joining) EndSession(peer, /*orderly=*/true);
+  Flush();
+  server_.reset();
+  return true;
+}
+
+Error Daemon::StoppingError() const {
+  return Error{ErrorCode::kUnavailable, "mlnetd on host " + config_.host + " is stopping", "start it again, then the job"};
+}
+
 void Daemon::Stop() {
   ::sd_notify(0, "STOPPING=1");
-  const Error stopping{ErrorCode::kUnavailable, "mlnetd on host " + config_.host + " is stopping", "start it again, then the job"};
+  const Error stopping = StoppingError();
   for (const control::JobView& view : snapshot_.jobs) {
     if (IsActive(view.job) && Involves(view.job.plan, config_.host)) FailJob(view, stopping, {});
   }

@@ -10,6 +10,7 @@
 //   silence.cc           who has not been heard of
 //   order.cc             who uses the links where jobs meet
 //   store_outage.cc      what goes on while the store does not answer
+//   takeover.cc          jobs that an earlier daemon left running, and their ranks
 // DESIGN.md beside this file has the loop, the states and the store's schema.
 #pragma once
 
@@ -29,6 +30,7 @@
 #include "daemon/nic_state.h"
 #include "daemon/qos.h"
 #include "daemon/store.h"
+#include "daemon/takeover.h"
 #include "daemon/trace.h"
 #include "datapath/events.h"
 #include "datapath/pins.h"
@@ -56,6 +58,7 @@ struct RankSession {
   control::Grant grant;      // as last told
   bool has_news = false;     // report is not in the store yet
   Fd process;                // pidfd: a forked child may keep the connection open
+  uint64_t absent_until_ms = 0;  // it has no connection since the daemon was restarted, and is lost then; 0: it has one
 };
 
 /// A join that the store has not taken yet.
@@ -84,15 +87,26 @@ class Daemon : private rpc::ServerHandler {
 
   /// Until SIGTERM or SIGINT.
   Result<void> Run();
+  /// Jobs go on in the kernel for the next daemon. This object must not be destroyed then: it would take them out.
+  bool leaves_jobs() const { return leaves_jobs_; }
 
  private:
-  Daemon(control::Config config, std::unique_ptr<Store> store, datapath::PinFolder pins, datapath::Program program);
+  Daemon(control::Config config, std::unique_ptr<Store> store, datapath::PinFolder pins, Loaded loaded);
   Result<void> Open();
   void OpenTagger();
-  Result<void> DropOldMemberships();
+  Result<void> Listen();
   int WaitMs() const;
   void EndDeadSessions();
   void Stop();
+  bool LeaveJobs();
+  Error StoppingError() const;
+
+  // takeover.cc
+  Result<void> TakeOverJobs();
+  void AwaitRanks(const control::JobView& view);
+  void EndAbsent();
+  Result<void> OnAttach(rpc::PeerId peer, const rpc::PeerInfo& info, const rpc::Request& request);
+  void TellAttached(rpc::PeerId peer, const RankSession& session);
 
   // reconcile.cc
   void Pass();
@@ -193,13 +207,14 @@ class Daemon : private rpc::ServerHandler {
   std::unique_ptr<Store> store_;
   datapath::PinFolder pins_;
   datapath::Program program_;
+  const bool takes_over_;  // what an earlier daemon left in the kernel
   NicState nic_state_;
   Qos qos_;
   Ifaces ifaces_;
   LocalJobs jobs_;
   std::optional<rpc::Server> server_;  // from when the host is in the store: who can connect can join
   std::optional<datapath::EventReader> events_;
-  std::map<rpc::PeerId, RankSession> sessions_;
+  std::map<rpc::PeerId, RankSession> sessions_;  // absent ones have ids that no peer gets
   std::map<rpc::PeerId, WaitingJoin> waiting_;  // for the store
   std::deque<News> news_;
   std::map<std::string, control::Liveness> liveness_;  // of jobs that run here
@@ -218,6 +233,7 @@ class Daemon : private rpc::ServerHandler {
   uint64_t started_ms_ = 0;
   bool can_judge_hosts_ = false;  // stays true
   bool was_silence_logged_ = false;
+  bool leaves_jobs_ = false;
   uint64_t next_flush_ms_ = 0;
   uint64_t next_look_ns_ = 0;  // for silent members; CLOCK_MONOTONIC
   uint64_t next_reconcile_ms_ = 0;

@@ -4,6 +4,8 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <set>
 
 #include "control/nic_path.h"
 #include "datapath/links.h"
@@ -14,6 +16,9 @@ namespace mlnet::daemon {
 namespace {
 
 constexpr int kLocalLinkMtu = 1500;
+constexpr const char* kAttachedSection = "attached";      // by operators: not in the configuration
+constexpr const char* kLinkPins = "/links/";  // by device
+constexpr const char* kTagPins = "/tags/";    // by interface
 
 // But the local link's, which nobody is to choose.
 Result<std::vector<Link>> ReadLinks() {
@@ -43,8 +48,9 @@ Result<void> Ifaces::AttachMissing(Port& port, const std::vector<std::string>& d
   const bool was_empty = port.programs.empty();
   for (const std::string& device : devices) {
     if (port.programs.contains(device)) continue;
-    datapath::AttachRequest request{device, mode, config.share == "shared", ""};
-    if (!config.detach_on_stop) request.pin_link = pin_dir_ + "/links/" + device;
+    const auto earlier = state_.Find(kDispatchedSection, device);
+    datapath::AttachRequest request{device, mode, config.share == "shared", LinkPin(device), !config.detach_on_stop};
+    if (!earlier.is_null()) request.earlier_prog_id = earlier.value("prog_id", 0u);
     auto attached = datapath::Attachment::Attach(program_, request);
     if (!attached) {
       if (was_empty) port.programs.clear();
@@ -56,6 +62,9 @@ Result<void> Ifaces::AttachMissing(Port& port, const std::vector<std::string>& d
                  state.via, state.why);
     if (config.mode == "auto" && state.mode == "generic") {
       spdlog::warn("{}: generic mode is several times slower: {}", device, port.why.empty() ? state.why : port.why);
+    }
+    if (state.via == "dispatcher") {
+      if (auto ok = state_.Remember(kDispatchedSection, device, {{"prog_id", state.prog_id}}); !ok) spdlog::warn("{}", ok.error().ToString());
     }
     port.programs.emplace(device, std::move(*attached));
   }
@@ -80,7 +89,7 @@ void Ifaces::Tag(Port& port) const {
   if (!tagger_ || (port.tag && port.tag->IsAlive())) return;
   if (port.tag) spdlog::error("{}: the tc program is gone; somebody removed it", name);
   port.tag.reset();
-  auto tag = NicTag::Attach(*tagger_, state_, name, tag_how_);
+  auto tag = NicTag::Attach(*tagger_, state_, name, tag_how_, pin_dir_ + kTagPins + name);
   const Error before = std::exchange(port.tag_problem, tag ? Error{} : tag.error());
   if (tag) {
     port.tag = std::move(*tag);
@@ -131,6 +140,7 @@ Result<void> Ifaces::Attach(const IfaceConfig& config) {
   ports_.erase(config.name);
   ports_.emplace(config.name, std::move(port));
   MatchLocalEnds();
+  NoteAttached(config);
   return {};
 }
 
@@ -173,13 +183,20 @@ Result<Json> Ifaces::AttachMatching(const IfaceConfig& config) {
   }
   MatchLocalEnds();
   Json shown = Json::array(), skipped = Json::array();
-  for (const std::string& name : attached) shown.push_back(Show(name));
+  for (const std::string& name : attached) {
+    NoteAttached(ports_.at(name).config);
+    shown.push_back(Show(name));
+  }
   for (const auto& [name, why] : reasons) skipped.push_back({{"name", name}, {"why", why}});
   return Json{{"schema", "mlnet.iface.attach/1"}, {"ifaces", shown}, {"skipped", skipped}};
 }
 
 Result<void> Ifaces::Detach(const std::string& name) {
-  if (ports_.erase(name) == 0) return Err(ErrorCode::kUnavailable, name + " is not attached", "mlnetctl iface list");
+  const auto it = ports_.find(name);
+  if (it == ports_.end()) return Err(ErrorCode::kUnavailable, name + " is not attached", "mlnetctl iface list");
+  for (auto& [device, program] : it->second.programs) program.LetGo();
+  ports_.erase(it);
+  state_.Forget(kAttachedSection, name);
   spdlog::info("{}: detached", name);
   return {};
 }
@@ -211,8 +228,8 @@ void Ifaces::Reconcile() {
   MatchLocalEnds();
 }
 
-Result<void> Ifaces::OpenLocalLink(const std::string& address, const std::string& address6, const std::string& instance) {
-  auto link = datapath::LocalLink::Create(kLocalLinkMtu, instance);
+Result<void> Ifaces::OpenLocalLink(const std::string& address, const std::string& address6, const std::string& instance, bool takes_over) {
+  auto link = datapath::LocalLink::Create(kLocalLinkMtu, instance, takes_over);
   if (!link) return tl::make_unexpected(link.error());
   if (!address.empty()) {
     if (auto ok = link->Lead(address); !ok) return ok;
@@ -222,7 +239,7 @@ Result<void> Ifaces::OpenLocalLink(const std::string& address, const std::string
     if (const auto ok = link->Lead(address6)) local_address6_ = address6;
     else spdlog::info("no local link for IPv6: {}", ok.error().ToString());
   }
-  if (auto ok = AttachLocalEnds("native"); !ok) return ok;
+  if (auto ok = AttachLocalEnds(LocalMode()); !ok) return ok;
   local_link_.emplace(std::move(*link));
   local_address_ = address;
   return {};
@@ -234,7 +251,7 @@ Result<void> Ifaces::AttachLocalEnds(const std::string& mode) {
   local_ends_.clear();  // an interface has one mode at a time
   std::vector<datapath::Attachment> ends;
   for (const char* end : {datapath::kLocalLinkInner, datapath::kLocalLinkOuter}) {
-    auto attached = datapath::Attachment::Attach(program_, {end, mode, false, ""});
+    auto attached = datapath::Attachment::Attach(program_, {end, mode, false, LinkPin(end), false});
     if (!attached) return tl::make_unexpected(attached.error());
     ends.push_back(std::move(*attached));
   }
@@ -245,16 +262,57 @@ Result<void> Ifaces::AttachLocalEnds(const std::string& mode) {
 
 // What comes by the local link is redirected to the NIC. From native mode that needs a NIC whose driver takes such
 // frames; from generic mode any will do. So one NIC in generic mode makes the local link generic too.
-void Ifaces::MatchLocalEnds() {
-  if (!local_link_) return;
+std::string Ifaces::LocalMode() const {
   const bool is_generic = std::any_of(ports_.begin(), ports_.end(), [](const auto& port) {
     const auto& programs = port.second.programs;
     return std::any_of(programs.begin(), programs.end(), [](const auto& p) { return p.second.state().mode == "generic"; });
   });
-  const std::string mode = is_generic ? "generic" : "native";
+  return is_generic ? "generic" : "native";
+}
+
+void Ifaces::MatchLocalEnds() {
+  if (!local_link_) return;
+  const std::string mode = LocalMode();
   if (mode == local_mode_ && !local_ends_.empty()) return;
   if (auto ok = AttachLocalEnds(mode); !ok) spdlog::error("local link: {}", ok.error().ToString());
   else spdlog::info("local link: {} mode, as the NICs need it", mode);
+}
+
+void Ifaces::NoteAttached(const IfaceConfig& config) const {
+  const Json entry = {{"mode", config.mode}, {"share", config.share}, {"aggregator", config.aggregator}, {"rate_bps", config.rate_bps}};
+  if (auto ok = state_.Remember(kAttachedSection, config.name, entry); !ok) spdlog::warn("{}", ok.error().ToString());
+}
+
+void Ifaces::WantAsBefore(bool takes_over) {
+  if (!takes_over) return state_.UndoAll(kAttachedSection, {}, [](const std::string&, const Json&) {});
+  for (const auto& [name, entry] : state_.All(kAttachedSection).items()) {
+    IfaceConfig config;
+    config.name = name;
+    config.mode = entry.value("mode", config.mode);
+    config.share = entry.value("share", config.share);
+    config.aggregator = entry.value("aggregator", false);
+    config.rate_bps = entry.value("rate_bps", uint64_t{0});
+    Want(config);
+  }
+}
+
+std::string Ifaces::LinkPin(const std::string& device) const { return pin_dir_ + kLinkPins + device; }
+
+// An earlier daemon's on interfaces that are not wanted any more.
+void Ifaces::DropOtherPrograms() {
+  std::set<std::string> links, tags;
+  if (!local_ends_.empty()) links = {datapath::kLocalLinkInner, datapath::kLocalLinkOuter};
+  for (const auto& [name, port] : ports_) {
+    for (const auto& [device, program] : port.programs) links.insert(device);
+    if (port.tag) tags.insert(name);
+  }
+  for (const auto& [sub, used] : {std::pair{kLinkPins, links}, std::pair{kTagPins, tags}}) {
+    std::error_code ec;
+    for (const auto& pin : std::filesystem::directory_iterator(pin_dir_ + sub, ec)) {
+      if (!used.contains(pin.path().filename())) std::filesystem::remove(pin.path(), ec);
+    }
+  }
+  UndoTags(state_, tags);
 }
 
 bool Ifaces::KeepsLinks() const {

@@ -19,6 +19,8 @@
 
 namespace mlnet::daemon {
 
+inline constexpr const char* kDispatchedSection = "dispatched";  // notes: libxdp's dispatcher keeps programs whatever becomes of the daemon
+
 class Ifaces {
  public:
   Ifaces(const datapath::Program& program, std::string pin_dir, NicState& state)
@@ -52,11 +54,16 @@ class Ifaces {
   control::Mac MacOf(const std::string& name) const;  // all 0: there is no such interface here
   /// Makes the veth pair by which ranks reach this host as aggregator, with the program on both ends. Either address
   /// may be empty; on a host without IPv6 `address6` is left out.
-  Result<void> OpenLocalLink(const std::string& address, const std::string& address6, const std::string& instance);
+  /// `takes_over`: what an earlier daemon left of it runs on.
+  Result<void> OpenLocalLink(const std::string& address, const std::string& address6, const std::string& instance, bool takes_over);
+  /// Wants what operators had an earlier daemon attach, if it `takes_over`; else that is forgotten.
+  void WantAsBefore(bool takes_over);
+  /// Takes away what an earlier daemon attached where nothing is wanted now.
+  void DropOtherPrograms();
   /// Empty: there is none.
   const std::string& local_address() const { return local_address_; }
   const std::string& local_address6() const { return local_address6_; }
-  bool KeepsLinks() const;                     // a pinned link stays after the daemon
+  bool KeepsLinks() const;                     // the operator wants some program to stay when the daemon stops
 
  private:
   struct Port {
@@ -83,6 +90,9 @@ class Ifaces {
   std::vector<std::string> AttachNew(const Pattern& pattern, const std::vector<Link>& links, std::map<std::string, std::string>& reasons);
   void FindMatching(const std::vector<Link>& links);
   Result<void> AttachLocalEnds(const std::string& mode);
+  std::string LocalMode() const;
+  void NoteAttached(const control::IfaceConfig& config) const;
+  std::string LinkPin(const std::string& device) const;
   void MatchLocalEnds();
 
   const datapath::Program& program_;

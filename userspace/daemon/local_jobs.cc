@@ -16,94 +16,11 @@
 namespace mlnet::daemon {
 
 using control::HostIds;
-using control::IdPool;
 using control::Json;
 using control::Plan;
 
-LocalJobs::Pools::Pools(uint32_t num_slots)
-    : slots(num_slots),
-      links(MLNET_LINKS_MAX),
-      words(1, MLNET_WORDS_MAPS_MAX - 1),
-      inboxes(1, MLNET_INBOXES_MAX - 1),
-      rings(1, MLNET_RINGS_MAX - 1),
-      fans(1, MLNET_FANS_MAX - 1),
-      stats(1, MLNET_STATS_MAX - 1) {}
-
-class Holding {
- public:
-  Holding(std::shared_ptr<LocalJobs::Pools> pools, const Plan& plan)
-      : pools_(std::move(pools)), slots_(control::SlotsOf(plan.log2_slots, plan.classes)) {
-    ids.trees.resize(plan.trees.size());
-    nodes_.resize(plan.trees.size());
-  }
-  Holding(const Holding&) = delete;
-  Holding& operator=(const Holding&) = delete;
-
-  ~Holding() {
-    for (size_t t = 0; t < ids.trees.size(); ++t) {
-      const control::TreeIds& tree = ids.trees[t];
-      if (nodes_[t].has_slots) pools_->slots.Give(tree.slot_base, slots_);
-      if (nodes_[t].num_links > 0) pools_->links.Give(tree.link_base, nodes_[t].num_links);
-      for (const uint32_t id : tree.words) pools_->words.Give(id);
-      if (tree.fan != 0) pools_->fans.Give(tree.fan);
-      if (tree.stats != 0) pools_->stats.Give(tree.stats);
-    }
-    for (const uint32_t id : ids.rings) pools_->rings.Give(id);
-    if (ids.inbox != 0) pools_->inboxes.Give(ids.inbox);
-    if (ids.server_ring != 0) pools_->rings.Give(ids.server_ring);
-    if (ids.server_inbox != 0) pools_->inboxes.Give(ids.server_inbox);
-  }
-
-  /// Each says what ran out; what was taken before goes back with the holding.
-  const char* TakeNode(const Plan& plan, size_t t, size_t at) {
-    control::TreeIds& tree = ids.trees[t];
-    const auto slot_base = pools_->slots.Take(slots_);
-    if (!slot_base) return "slots";
-    tree.slot_base = *slot_base;
-    nodes_[t].has_slots = true;
-    const auto num_links = static_cast<uint32_t>(ChildrenOf(plan, t, at).size());
-    const auto link_base = pools_->links.Take(num_links);
-    if (!link_base) return "link entries";
-    tree.link_base = *link_base;
-    nodes_[t].num_links = num_links;
-    for (uint32_t i = 0; i < NumPools(plan); ++i) {
-      if (!TakeInto(pools_->words, tree.words.emplace_back())) return "word maps";
-    }
-    return TakeInto(pools_->fans, tree.fan) ? nullptr : "fan-out maps";
-  }
-  const char* TakeWorker(size_t num_ranks) {
-    if (!TakeInto(pools_->inboxes, ids.inbox)) return "inboxes";
-    for (size_t i = 0; i < num_ranks; ++i) {
-      if (!TakeInto(pools_->rings, ids.rings.emplace_back())) return "notice rings";
-    }
-    return nullptr;
-  }
-  const char* TakeServer() {
-    if (!TakeInto(pools_->inboxes, ids.server_inbox)) return "inboxes";
-    return TakeInto(pools_->rings, ids.server_ring) ? nullptr : "notice rings";
-  }
-  const char* TakeStats(size_t t) { return TakeInto(pools_->stats, ids.trees[t].stats) ? nullptr : "counters"; }
-
-  HostIds ids;
-
- private:
-  struct Node {
-    bool has_slots = false;
-    uint32_t num_links = 0;
-  };
-  static bool TakeInto(IdPool& pool, uint32_t& id) {
-    const auto taken = pool.Take();
-    id = taken.value_or(0);
-    return taken.has_value();
-  }
-
-  std::shared_ptr<LocalJobs::Pools> pools_;
-  uint32_t slots_;
-  std::vector<Node> nodes_;  // by tree
-};
-
 LocalJobs::LocalJobs(const datapath::Program& program, const Ifaces& ifaces, std::string host)
-    : program_(program), ifaces_(ifaces), host_(std::move(host)), pools_(std::make_shared<Pools>(program.config().slots)) {}
+    : program_(program), ifaces_(ifaces), host_(std::move(host)), pools_(std::make_shared<IdPools>(program.config().slots)) {}
 
 Result<std::shared_ptr<Holding>> LocalJobs::Take(const Plan& plan) const {
   auto holding = std::make_shared<Holding>(pools_, plan);
@@ -203,30 +120,38 @@ std::set<std::string> LocalJobs::IfacesOfResults(const Plan& plan) const {
   return ifaces;
 }
 
+LocalJob LocalJobs::Begin(const control::JobView& view, std::shared_ptr<Holding> holding) const {
+  LocalJob job;
+  job.incarnation = view.job.incarnation;
+  job.plan = view.job.plan;
+  job.ranks = control::LocalRanks(job.plan, host_);
+  job.holding = std::move(holding);
+  job.answered_ns.resize(job.plan.trees.size());
+  job.num_answers.resize(job.plan.trees.size());
+  return job;
+}
+
+void LocalJobs::JoinGroup(const control::JobView& view, LocalJob& job) const {
+  if (view.job.spec.multicast == "off") return;
+  for (const std::string& iface : IfacesOfResults(job.plan)) {
+    auto membership = Membership::Take(job.plan.group, ifaces_.Ifindex(iface));
+    // Not fatal: the probe will not arrive here, and the job uses copies.
+    if (membership) job.memberships.push_back(std::move(*membership));
+    else spdlog::warn("job {}: {}", view.job.name, membership.error().ToString());
+  }
+}
+
 Result<void> LocalJobs::Install(const control::JobView& view, const control::Marks& marks, uint32_t uid) {
   const Plan& plan = view.job.plan;
   auto holding = Take(plan);
   if (!holding) return tl::make_unexpected(holding.error());
-  LocalJob job;
-  job.incarnation = view.job.incarnation;
-  job.plan = plan;
-  job.ranks = control::LocalRanks(plan, host_);
+  LocalJob job = Begin(view, std::move(*holding));
   job.marks = marks;
   job.uid = uid;
-  job.holding = *holding;
-  job.answered_ns.resize(plan.trees.size());
-  job.num_answers.resize(plan.trees.size());
   auto kernel = datapath::HostJob::Install(program_, SpecOf(job));
   if (!kernel) return tl::make_unexpected(kernel.error());
   job.kernel = std::make_unique<datapath::HostJob>(std::move(*kernel));
-  if (view.job.spec.multicast != "off") {
-    for (const std::string& iface : IfacesOfResults(plan)) {
-      auto membership = Membership::Take(plan.group, ifaces_.Ifindex(iface));
-      // Not fatal: the probe will not arrive here, and the job uses copies.
-      if (membership) job.memberships.push_back(std::move(*membership));
-      else spdlog::warn("job {}: {}", view.job.name, membership.error().ToString());
-    }
-  }
+  JoinGroup(view, job);
   spdlog::info("job {}: installed, id {}, epoch {}{}{}", view.job.name, plan.job_id, plan.epoch,
                IsRootOfAny(plan, host_) ? ", sums here" : "", job.ranks.empty() ? "" : ", ranks " + std::to_string(job.ranks.size()));
   jobs_[view.job.name] = std::move(job);

@@ -8,20 +8,17 @@
 #include <string>
 #include <vector>
 
-#include "control/allocator.h"
 #include "control/liveness.h"
 #include "control/model.h"
 #include "control/node.h"
 #include "control/priority.h"
+#include "daemon/holding.h"
 #include "daemon/ifaces.h"
 #include "daemon/multicast.h"
 #include "datapath/host_job.h"
 #include "datapath/program.h"
 
 namespace mlnet::daemon {
-
-/// What the host gave a job; given back when it is destroyed.
-class Holding;
 
 struct LocalJob {
   uint64_t incarnation = 0;
@@ -46,6 +43,10 @@ class LocalJobs {
 
   /// kUnavailable names what the host has not enough of. `uid`: of its ranks here, or MLNET_UID_ANY.
   Result<void> Install(const control::JobView& view, const control::Marks& marks, uint32_t uid);
+  /// The job as an earlier daemon installed it here, if its table entry is the one that this plan makes.
+  Result<void> TakeOver(const control::JobView& view);
+  /// Removes what an earlier daemon left in the maps and no job here has.
+  void RemoveLeftovers();
   /// What leaves from now on is marked so.
   void Mark(const std::string& name, const control::Marks& marks);
   void Uninstall(const std::string& name);
@@ -73,13 +74,11 @@ class LocalJobs {
   uint32_t SlotsFree() const;
 
  private:
-  friend class Holding;
-  struct Pools {
-    explicit Pools(uint32_t num_slots);
-    control::RangePool slots, links;
-    control::IdPool words, inboxes, rings, fans, stats;
-  };
   Result<std::shared_ptr<Holding>> Take(const control::Plan& plan) const;
+  /// `ids`: as the job has them.
+  Result<std::shared_ptr<Holding>> TakeThese(const control::Plan& plan, const control::HostIds& ids) const;
+  LocalJob Begin(const control::JobView& view, std::shared_ptr<Holding> holding) const;
+  void JoinGroup(const control::JobView& view, LocalJob& job) const;
   std::vector<mlnet_node> Nodes(const LocalJob& job) const;
   datapath::HostJobSpec SpecOf(const LocalJob& job) const;
   std::string AddressAbove(const control::Plan& plan, size_t tree) const;
@@ -91,7 +90,7 @@ class LocalJobs {
   const datapath::Program& program_;
   const Ifaces& ifaces_;
   std::string host_;
-  std::shared_ptr<Pools> pools_;
+  std::shared_ptr<IdPools> pools_;
   std::map<std::string, LocalJob> jobs_;
   mlnet_stats retired_{};  // of jobs that are gone
 };

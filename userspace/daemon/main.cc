@@ -6,11 +6,13 @@
 #include <spdlog/spdlog.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 
 #include "control/config.h"
 #include "daemon/daemon.h"
+#include "mlnet/job.h"
 
 namespace {
 
@@ -58,15 +60,23 @@ int main(int argc, char** argv) {
   CLI::App app{"mlnetd: sums gradients in this host's kernel for the jobs of mlnet", "mlnetd"};
   std::string path = DefaultConfigFile();
   bool check_only = false;
+  bool cleans = false;
+  bool shows_layout = false;
   bool foreground = true;
   app.add_option("--config", path, "configuration file")->envname("MLNET_CONFIG")->capture_default_str();
   app.add_flag("--check-config", check_only, "check the configuration and exit");
+  app.add_flag("--clean", cleans, "end the jobs of this host and remove what an mlnetd that does not run any more left in the kernel");
+  app.add_flag("--map-layout", shows_layout, "print the version of the layout of its maps: jobs go on over an upgrade that keeps it");
   app.add_flag("--foreground", foreground, "stay in the foreground; it always does, the flag is for scripts");
   app.set_version_flag("--version", MLNET_VERSION);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : kExitUsage;
+  }
+  if (shows_layout) {
+    std::printf("%d\n", MLNET_ABI_VERSION);
+    return 0;
   }
   const auto config = mlnet::control::LoadConfig(path);
   if (!config) {
@@ -78,10 +88,15 @@ int main(int argc, char** argv) {
     return 0;
   }
   SetUpLog(*config);
+  if (cleans) {
+    const auto cleaned = mlnet::daemon::CleanUp(*config);
+    return cleaned ? 0 : Fail(cleaned.error());
+  }
   auto daemon = mlnet::daemon::Daemon::Start(*config);
   if (!daemon) return Fail(daemon.error());
   try {
     const auto ended = (*daemon)->Run();
+    if (ended && (*daemon)->leaves_jobs()) std::_Exit(0);  // as if it were killed: destructors take jobs out of the kernel
     return ended ? 0 : Fail(ended.error());
   } catch (const std::exception& e) {
     spdlog::critical("ended by a bug: {}", e.what());  // else nothing but a signal's number would tell

@@ -14,6 +14,7 @@ namespace mlnet::daemon {
 class Membership {
  public:
   static Result<Membership> Take(const std::string& group, int ifindex);
+  int fd() const { return socket_.get(); }
 
  private:
   explicit Membership(Fd socket) : socket_(std::move(socket)) {}

@@ -28,9 +28,10 @@ NicState::NicState(const std::string& folder, const std::string& instance) : pat
   if (!content_.is_object() || content_.value("boot_id", "") != BootId()) content_ = {{"boot_id", BootId()}};
 }
 
-void NicState::UndoAll(const char* section, const std::function<void(const std::string&, const Json&)>& undo) {
+void NicState::UndoAll(const char* section, const std::set<std::string>& kept, const std::function<void(const std::string&, const Json&)>& undo) {
   const Json entries = content_.value(section, Json::object());
   for (const auto& [iface, entry] : entries.items()) {
+    if (kept.contains(iface)) continue;
     spdlog::info("{}: undoing what an earlier mlnetd left ({})", iface, section);
     undo(iface, entry);
     Forget(section, iface);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <string>
 
 #include "control/model.h"
@@ -15,11 +16,13 @@ class NicState {
   /// <folder>/<instance>.nics.json
   NicState(const std::string& folder, const std::string& instance);
 
-  /// Takes the section out of the file and gives each of its entries to `undo`.
-  void UndoAll(const char* section, const std::function<void(const std::string& iface, const control::Json& entry)>& undo);
+  /// Takes the section's entries out of the file, but those of `kept` interfaces, and gives each to `undo`.
+  void UndoAll(const char* section, const std::set<std::string>& kept, const std::function<void(const std::string& iface, const control::Json& entry)>& undo);
 
   Result<void> Remember(const char* section, const std::string& iface, control::Json entry);
   void Forget(const char* section, const std::string& iface);
+  /// By interface.
+  control::Json All(const char* section) const { return content_.value(section, control::Json::object()); }
   /// Null where there is none.
   control::Json Find(const char* section, const std::string& iface) const;
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 
 #include "daemon/nic_state.h"
@@ -15,7 +16,7 @@ inline constexpr const char* kClsactSection = "clsact";
 class NicTag {
  public:
   static Result<std::unique_ptr<NicTag>> Attach(const datapath::Tagger& tagger, NicState& state, const std::string& iface,
-                                                const std::string& how);
+                                                const std::string& how, const std::string& pin);
   NicTag(const NicTag&) = delete;
   NicTag& operator=(const NicTag&) = delete;
   ~NicTag();
@@ -32,7 +33,7 @@ class NicTag {
   datapath::TagAttachment attachment_;
 };
 
-/// Takes away the filters that a killed daemon left.
-void UndoTags(NicState& state);
+/// Takes away the filters that an earlier daemon left, but on `kept` interfaces.
+void UndoTags(NicState& state, const std::set<std::string>& kept = {});
 
 }  // namespace mlnet::daemon

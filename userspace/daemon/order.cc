@@ -42,7 +42,7 @@ uint32_t Daemon::UidOf(const std::string& job) const {
 
 void Daemon::TellGrants(const std::map<std::string, plan::LinkShare>& shares) {
   for (auto& [peer, session] : sessions_) {
-    if (session.request_id != 0) continue;
+    if (session.request_id != 0 || session.absent_until_ms != 0) continue;
     const auto share = shares.find(session.job);
     const control::Grant grant = share == shares.end() ? control::Grant{} : control::GrantOf(share->second);
     if (grant == session.grant) continue;

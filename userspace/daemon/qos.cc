@@ -152,8 +152,15 @@ void Qos::ClearAll() {
   }
 }
 
+void Qos::TakeOver() {
+  for (const auto& [iface, entry] : state_.All(kSection).items()) {
+    if (BeforeOf(entry, iface)) ifaces_.insert(iface);
+  }
+  Undo();  // of interfaces that are others by now
+}
+
 void Qos::Undo() {
-  state_.UndoAll(kSection, [](const std::string& iface, const Json& entry) {
+  state_.UndoAll(kSection, ifaces_, [](const std::string& iface, const Json& entry) {
     if (auto ok = Restore(entry, iface); !ok) spdlog::warn("{}", ok.error().ToString());
   });
 }

@@ -35,6 +35,8 @@ class Qos {
   void ClearAll();
   /// What a killed daemon left.
   void Undo();
+  /// The same where jobs run on: it is this daemon's from here on.
+  void TakeOver();
 
  private:
   struct Before {

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 
 #include "base/errno_error.h"
 #include "control/job.h"
@@ -94,6 +93,13 @@ void Daemon::OnRequest(rpc::PeerId peer, const rpc::PeerInfo& info, rpc::Request
     }
     return;
   }
+  if (request.method == "attach") {
+    if (auto ok = OnAttach(peer, info, request); !ok) {
+      spdlog::warn("attach by pid {} refused: {}", info.pid, ok.error().ToString());
+      server_->ReplyError(peer, request.id, ok.error());
+    }
+    return;
+  }
   if (OnRankMethod(peer, request)) return;
   auto result = OperatorMethod(request);
   if (result) server_->Reply(peer, request.id, *result);
@@ -166,6 +172,7 @@ void Daemon::AnswerJoin(rpc::PeerId peer, RankSession& session, const JobView& v
   for (size_t t = 0; t < plan.trees.size(); ++t) trees.push_back(TreeForRank(plan, t, session.rank, local.kernel->node(t)));
   const Json result = {{"schema", "mlnet.join/1"},
                        {"job", session.job},
+                       {"incarnation", session.incarnation},
                        {"job_id", plan.job_id},
                        {"epoch", plan.epoch},
                        {"rank", session.rank},
@@ -183,9 +190,12 @@ void Daemon::AnswerJoin(rpc::PeerId peer, RankSession& session, const JobView& v
                        {"server", !plan.server_host.empty()},
                        {"trees", trees}};
   const datapath::HostJob& kernel = *local.kernel;
-  const std::array<int, 3> fds =
-      is_server ? std::array{kernel.server_inbox_fd(), kernel.server_wake_fd(), kernel.server_ring_fd()}
-                : std::array{kernel.inbox_fd(), kernel.wake_fd(), kernel.ring_fd(index)};
+  std::vector<int> fds = is_server ? std::vector{kernel.server_inbox_fd(), kernel.server_wake_fd(), kernel.server_ring_fd()}
+                                   : std::vector{kernel.inbox_fd(), kernel.wake_fd(), kernel.ring_fd(index)};
+  // Held by ranks the memberships last while this daemon is restarted. What does not fit is only slower then.
+  for (const Membership& membership : local.memberships) {
+    if (fds.size() < rpc::kMessageFdsMax) fds.push_back(membership.fd());
+  }
   server_->Reply(peer, session.request_id, result, fds);
   session.request_id = 0;
 }

@@ -93,6 +93,7 @@ void Daemon::Pass() {
     for (const JobView& view : snapshot_.jobs) did_something |= Step(view);
     if (!did_something) break;
   }
+  EndAbsent();
   FindSilence();
   ServeSessions();
   EndTraces();
@@ -322,7 +323,9 @@ void Daemon::OnEvent(const mlnet_event& event) {
 
 void Daemon::ServeSessions() {
   std::vector<rpc::PeerId> peers;
-  for (const auto& [peer, session] : sessions_) peers.push_back(peer);
+  for (const auto& [peer, session] : sessions_) {
+    if (session.absent_until_ms == 0) peers.push_back(peer);
+  }
   for (const rpc::PeerId peer : peers) {
     const auto it = sessions_.find(peer);
     if (it != sessions_.end()) ServeSession(peer, it->second, FindJob(it->second.job));

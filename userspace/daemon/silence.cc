@@ -64,7 +64,7 @@ void Daemon::FindSilence() {
 void Daemon::DeclareLost(const JobView& view, const control::Loss& loss) {
   spdlog::warn("job {}: {}", view.job.name, loss.error.ToString());
   for (auto& [peer, session] : sessions_) {
-    if (session.job != view.job.name || session.incarnation != view.job.incarnation || session.request_id != 0 || session.was_told) continue;
+    if (session.job != view.job.name || session.incarnation != view.job.incarnation || session.request_id != 0 || session.was_told || session.absent_until_ms != 0) continue;
     session.was_told = true;
     server_->Push(peer, {{"event", "job_failed"}, {"code", ErrorCodeName(loss.error.code)}, {"message", loss.error.message},
                          {"hint", loss.error.hint}, {"ranks", loss.ranks}});

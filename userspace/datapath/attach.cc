@@ -4,11 +4,9 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <linux/if_link.h>
-#include <sys/stat.h>
 #include <xdp/libxdp.h>
 
 #include <cerrno>
-#include <filesystem>
 
 #include "base/errno_error.h"
 #include "datapath/netdev.h"
@@ -50,11 +48,11 @@ uint32_t ProgId(int fd) {
   return bpf_obj_get_info_by_fd(fd, &info, &bytes) == 0 ? info.id : 0;
 }
 
-Result<void> PinLink(int link, const std::string& path) {
-  std::error_code ec;
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ec);
-  if (bpf_obj_pin(link, path.c_str()) != 0) return tl::make_unexpected(ErrnoError("pin " + path, errno));
-  return {};
+// Of the program that `ifindex` has; empty: of none.
+std::string ModeOf(int ifindex) {
+  LIBBPF_OPTS(bpf_xdp_query_opts, query);
+  if (bpf_xdp_query(ifindex, 0, &query) != 0) return "";
+  return query.drv_prog_id != 0 ? "native" : query.skb_prog_id != 0 ? "generic" : "";
 }
 
 }  // namespace
@@ -82,6 +80,7 @@ Attachment::~Attachment() = default;
 Result<Attachment> Attachment::Attach(const Program& program, const AttachRequest& request) {
   auto dev = ReadNetdev(request.name);
   if (!dev) return tl::make_unexpected(dev.error());
+  if (auto taken = TakeOver(program, request, dev->ifindex)) return std::move(*taken);
   if (const Occupant occupant = FindOccupant(dev->ifindex); occupant.prog_id != 0) {
     if (!request.shared) {
       return Err(ErrorCode::kConflict, "attach to " + request.name + ": " + Describe(occupant),
@@ -100,11 +99,23 @@ Result<Attachment> Attachment::Attach(const Program& program, const AttachReques
   return generic;
 }
 
+// The mode is a link's for life: one in another than is asked for now gives way.
+std::optional<Attachment> Attachment::TakeOver(const Program& program, const AttachRequest& request, int ifindex) {
+  const std::string mode = ModeOf(ifindex);
+  Attachment attachment;
+  auto link = PinnedLink::TakeOver(request.pin_link, ifindex, program.ingress_fd());
+  if (!link || (request.mode != "auto" && request.mode != mode)) return std::nullopt;
+  if (FindOccupant(ifindex).prog_id != ProgId(program.ingress_fd())) return std::nullopt;  // of another namespace's interface
+  attachment.link_ = std::move(*link);
+  attachment.link_.Stay(request.stays);
+  attachment.state_ = {ifindex, mode, "bpf_link", "taken over from an earlier mlnetd", ProgId(program.ingress_fd())};
+  return attachment;
+}
+
 Result<Attachment> Attachment::ViaLink(const Program& program, const AttachRequest& request, int ifindex, bool native) {
   LIBBPF_OPTS(bpf_link_create_opts, opts, .flags = native ? XDP_FLAGS_DRV_MODE : XDP_FLAGS_SKB_MODE);
-  Attachment attachment;
-  attachment.link_ = Fd(bpf_link_create(program.ingress_fd(), ifindex, BPF_XDP, &opts));
-  if (!attachment.link_) {
+  Fd link(bpf_link_create(program.ingress_fd(), ifindex, BPF_XDP, &opts));
+  if (!link) {
     const int err = errno;
     const std::string hint = err == EPERM ? "run mlnetd as root, or with CAP_BPF and CAP_NET_ADMIN"
                              : native     ? "the driver may not support native XDP here: mode = \"auto\" or \"generic\""
@@ -112,9 +123,11 @@ Result<Attachment> Attachment::ViaLink(const Program& program, const AttachReque
     return tl::make_unexpected(ErrnoError(std::string("attach XDP to ") + request.name + " in " +
                                               (native ? "native" : "generic") + " mode", err, hint));
   }
-  if (!request.pin_link.empty()) {
-    if (auto ok = PinLink(attachment.link_.get(), request.pin_link); !ok) return tl::make_unexpected(ok.error());
-  }
+  auto pinned = PinnedLink::Make(std::move(link), request.pin_link);
+  if (!pinned) return tl::make_unexpected(pinned.error());
+  Attachment attachment;
+  attachment.link_ = std::move(*pinned);
+  attachment.link_.Stay(request.stays);
   attachment.state_ = {ifindex, native ? "native" : "generic", "bpf_link", "no other program on the NIC",
                        ProgId(program.ingress_fd())};
   return attachment;
@@ -151,6 +164,7 @@ Result<Attachment> Attachment::ViaDispatcher(const Program& program, const Attac
     return tl::make_unexpected(error);
   }
   d->is_attached = true;
+  RemoveFromDispatcher(ifindex, request.earlier_prog_id);
   Attachment attachment;
   attachment.state_ = {ifindex, d->mode == XDP_MODE_SKB ? "generic" : "native", "dispatcher", "", xdp_program__id(d->program)};
   attachment.dispatcher_ = std::move(d);
@@ -159,9 +173,19 @@ Result<Attachment> Attachment::ViaDispatcher(const Program& program, const Attac
 
 bool Attachment::IsAlive() const {
   if (!link_) return dispatcher_ != nullptr && FindOccupant(state_.ifindex).prog_id != 0;
-  bpf_link_info info{};
-  __u32 bytes = sizeof(info);
-  return bpf_obj_get_info_by_fd(link_.get(), &info, &bytes) == 0 && info.xdp.ifindex != 0;
+  return link_.IsAlive();
+}
+
+// The dispatcher swaps what it holds in one step. An id is never used twice; the name is a second look.
+void RemoveFromDispatcher(int ifindex, uint32_t prog_id) {
+  xdp_multiprog* dispatcher = prog_id != 0 ? xdp_multiprog__get_from_ifindex(ifindex) : nullptr;
+  if (libxdp_get_error(dispatcher) != 0 || dispatcher == nullptr) return;
+  const xdp_attach_mode mode = xdp_multiprog__attach_mode(dispatcher);
+  xdp_multiprog__close(dispatcher);
+  xdp_program* program = xdp_program__from_id(prog_id);
+  if (libxdp_get_error(program) != 0) return;
+  if (std::string(xdp_program__name(program)) == "ml_ingress") xdp_program__detach(program, ifindex, mode, 0);
+  xdp_program__close(program);
 }
 
 }  // namespace mlnet::datapath

@@ -47,15 +47,23 @@ Result<void> ClearLinks(const Program& program, uint32_t base, uint32_t count) {
   return {};
 }
 
-Result<Fd> CreateFan(const Program& program, int ifindex, uint32_t copies) {
-  auto devmap = CreateDevmap("ml_fan", copies);
-  if (!devmap) return devmap;
+// An entry that was there is replaced in one step.
+Result<void> PointFan(const Program& program, int devmap, int ifindex, uint32_t copies) {
   bpf_devmap_val port{};
   port.ifindex = static_cast<uint32_t>(ifindex);
   port.bpf_prog.fd = program.egress_fd();
   for (uint32_t k = 0; k < copies; ++k) {
-    if (auto ok = UpdateMap(devmap->get(), "ml_fans", k, &port); !ok) return tl::make_unexpected(ok.error());
+    if (auto ok = UpdateMap(devmap, "ml_fans", k, &port); !ok) return ok;
   }
+  return {};
+}
+
+uint32_t CopiesOf(const HostTreeSpec& spec) { return std::max<uint32_t>(1, spec.node.n_fan); }
+
+Result<Fd> CreateFan(const Program& program, const HostTreeSpec& spec) {
+  auto devmap = CreateDevmap("ml_fan", CopiesOf(spec));
+  if (!devmap) return devmap;
+  if (auto ok = PointFan(program, devmap->get(), spec.fan_ifindex, CopiesOf(spec)); !ok) return tl::make_unexpected(ok.error());
   return devmap;
 }
 
@@ -64,6 +72,13 @@ Result<Fd> CreateInbox(uint32_t cells) {
   auto inbox = CreateArray("ml_inbox", sizeof(mlnet_cell), cells, true, true);
   if (inbox && bpf_map_freeze(inbox->get()) != 0) return tl::make_unexpected(ErrnoError("freeze the inbox", errno));
   return inbox;
+}
+
+Result<void> TakePlace(Place& place, const Program& program, const char* map, uint32_t key, const InnerShape& shape) {
+  auto taken = Place::TakeOver(program.MapFd(map), map, key, shape);
+  if (!taken) return tl::make_unexpected(taken.error());
+  place = std::move(*taken);
+  return {};
 }
 
 }  // namespace
@@ -99,8 +114,7 @@ Result<void> HostJob::InstallAggregator(const Program& program, const HostTreeSp
     else if (auto ok = FillWords(program, words); !ok) return ok;
   }
   if (spec.node.fan_id == 0) return {};
-  return FillPlace(fans_.emplace_back(), program.MapFd("ml_fans"), "ml_fans", spec.node.fan_id,
-                   CreateFan(program, spec.fan_ifindex, std::max<uint32_t>(1, spec.node.n_fan)));
+  return FillPlace(fans_.emplace_back(), program.MapFd("ml_fans"), "ml_fans", spec.node.fan_id, CreateFan(program, spec));
 }
 
 Result<void> HostJob::FillWords(const Program& program, const HostTreeSpec::WordsMap& words) {
@@ -131,6 +145,56 @@ Result<void> HostJob::InstallReaders(const Program& program, uint32_t inbox_id, 
     if (!ok) return ok;
   }
   return {};
+}
+
+Result<std::vector<mlnet_node>> HostJob::ReadEntry(const Program& program, uint16_t job_id, size_t num_trees) {
+  auto entry = OpenInner(program.MapFd("ml_jobs"), "ml_jobs", job_id);
+  if (!entry) return tl::make_unexpected(entry.error());
+  std::vector<mlnet_node> nodes(num_trees);
+  for (uint32_t tree = 0; tree < num_trees; ++tree) {
+    if (bpf_map_lookup_elem(entry->get(), &tree, &nodes[tree]) != 0) return tl::make_unexpected(ErrnoError("read ml_jobs", errno));
+  }
+  return nodes;
+}
+
+Result<HostJob> HostJob::TakeOver(const Program& program, const HostJobSpec& spec) {
+  HostJob job;
+  auto ok = TakePlace(job.entry_, program, "ml_jobs", spec.job_id, {sizeof(mlnet_node), MLNET_TREES_MAX});
+  for (const HostTreeSpec& tree : spec.trees) {
+    job.nodes_.push_back(tree.node);
+    job.unopened_.emplace_back();
+    if (ok && (tree.node.flags & MLNET_NODE_AGGREGATE) != 0) ok = job.TakeOverAggregator(program, tree);
+  }
+  if (ok && spec.inbox_id != 0) ok = TakeOverReaders(program, spec.inbox_id, spec.inbox_cells, spec.ring_ids, job.ranks_);
+  if (ok && spec.server_inbox_id != 0) {
+    ok = TakeOverReaders(program, spec.server_inbox_id, spec.inbox_cells, {spec.server_ring_id}, job.server_);
+  }
+  if (!ok) return tl::make_unexpected(ok.error());
+  return job;
+}
+
+Result<void> HostJob::TakeOverAggregator(const Program& program, const HostTreeSpec& spec) {
+  for (const HostTreeSpec::WordsMap& words : spec.words) {
+    Place place;
+    const auto ok = TakePlace(place, program, "ml_words", words.id, {sizeof(mlnet_words), words.entries});
+    if (ok) words_.push_back(std::move(place));
+    else if (words.is_lazy && ok.error().code == ErrorCode::kUnavailable) unopened_.back().push_back(words);
+    else return ok;
+  }
+  if (spec.node.fan_id == 0) return {};
+  Place& fan = fans_.emplace_back();
+  auto ok = TakePlace(fan, program, "ml_fans", spec.node.fan_id, {sizeof(bpf_devmap_val), CopiesOf(spec)});
+  return ok ? PointFan(program, fan.inner_fd(), spec.fan_ifindex, CopiesOf(spec)) : ok;
+}
+
+Result<void> HostJob::TakeOverReaders(const Program& program, uint32_t inbox_id, uint32_t cells,
+                                      const std::vector<uint32_t>& ring_ids, Readers& readers) {
+  auto ok = TakePlace(readers.inbox, program, "ml_inboxes", inbox_id, {sizeof(mlnet_cell), cells});
+  if (ok) ok = TakePlace(readers.wake, program, "ml_wakes", inbox_id, {sizeof(mlnet_wake), 1});
+  for (const uint32_t ring_id : ring_ids) {
+    if (ok) ok = TakePlace(readers.rings.emplace_back(), program, "ml_rings", ring_id, {0, MLNET_NOTICE_RING_BYTES});
+  }
+  return ok;
 }
 
 Result<void> HostJob::SetNodes(std::vector<mlnet_node> nodes) {

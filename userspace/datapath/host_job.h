@@ -38,6 +38,10 @@ struct HostJobSpec {
 class HostJob {
  public:
   static Result<HostJob> Install(const Program& program, const HostJobSpec& spec);
+  /// What the table says of a job that an earlier daemon installed, by tree; kUnavailable: it says nothing.
+  static Result<std::vector<mlnet_node>> ReadEntry(const Program& program, uint16_t job_id, size_t num_trees);
+  /// The job as an earlier daemon installed it, while packets flow: nothing is cleared. `spec`: with the ids of its entry.
+  static Result<HostJob> TakeOver(const Program& program, const HostJobSpec& spec);
 
   /// Makes the words of a pool that has none yet; true when it did. Sound at any time: without words no set of the
   /// pool can have been claimed.
@@ -60,6 +64,7 @@ class HostJob {
   HostJob() = default;
   Result<void> FillWords(const Program& program, const HostTreeSpec::WordsMap& words);
   Result<void> InstallAggregator(const Program& program, const HostTreeSpec& spec);
+  Result<void> TakeOverAggregator(const Program& program, const HostTreeSpec& spec);
 
   /// What processes of this host read.
   struct Readers {
@@ -69,6 +74,8 @@ class HostJob {
   };
   static Result<void> InstallReaders(const Program& program, uint32_t inbox_id, uint32_t cells,
                                      const std::vector<uint32_t>& ring_ids, Readers& readers);
+  static Result<void> TakeOverReaders(const Program& program, uint32_t inbox_id, uint32_t cells,
+                                      const std::vector<uint32_t>& ring_ids, Readers& readers);
 
   std::vector<mlnet_node> nodes_;  // by tree
   std::vector<std::vector<HostTreeSpec::WordsMap>> unopened_;  // by tree

@@ -42,6 +42,36 @@ Result<void> UpdateMap(int map, const std::string& what, uint32_t key, const voi
   return {};
 }
 
+Result<Fd> OpenInner(int outer, const std::string& what, uint32_t key) {
+  const std::string place = what + " " + std::to_string(key);
+  uint32_t id = 0;
+  if (bpf_map_lookup_elem(outer, &key, &id) != 0) {
+    if (errno == ENOENT) return Err(ErrorCode::kUnavailable, place + " is empty");
+    return tl::make_unexpected(ErrnoError("read " + place, errno));
+  }
+  Fd inner(bpf_map_get_fd_by_id(id));
+  if (!inner) return tl::make_unexpected(ErrnoError("open " + place, errno, "taking over what runs needs CAP_SYS_ADMIN"));
+  return inner;
+}
+
+Result<Place> Place::TakeOver(int outer, const std::string& what, uint32_t key, const InnerShape& shape) {
+  auto inner = OpenInner(outer, what, key);
+  if (!inner) return tl::make_unexpected(inner.error());
+  bpf_map_info info{};
+  __u32 bytes = sizeof(info);
+  if (bpf_obj_get_info_by_fd(inner->get(), &info, &bytes) != 0) return tl::make_unexpected(ErrnoError("look at " + what, errno));
+  if (info.value_size != shape.value_bytes || info.max_entries != shape.entries) {
+    return Err(ErrorCode::kConflict, what + " " + std::to_string(key) + " has " + std::to_string(info.max_entries) + " entries of " +
+                                         std::to_string(info.value_size) + " bytes instead of " + std::to_string(shape.entries) + " of " +
+                                         std::to_string(shape.value_bytes));
+  }
+  Place place;
+  place.outer_ = outer;
+  place.key_ = key;
+  place.inner_ = std::move(*inner);
+  return place;
+}
+
 Result<Place> Place::Fill(int outer, const std::string& what, uint32_t key, Fd inner) {
   const int fd = inner.get();
   if (auto ok = UpdateMap(outer, what, key, &fd); !ok) return tl::make_unexpected(ok.error());

@@ -16,11 +16,22 @@ Result<Fd> CreateDevmap(const char* name, uint32_t entries);
 
 Result<void> UpdateMap(int map, const std::string& what, uint32_t key, const void* value);
 
+/// The map in a place of a map of maps, wherever it was made; kUnavailable: there is none.
+Result<Fd> OpenInner(int outer, const std::string& what, uint32_t key);
+
+/// What an inner map must be to be taken over.
+struct InnerShape {
+  uint32_t value_bytes = 0;
+  uint32_t entries = 0;
+};
+
 /// An occupied place of a map of maps; emptied when destroyed.
 class Place {
  public:
   Place() = default;
   static Result<Place> Fill(int outer, const std::string& what, uint32_t key, Fd inner);
+  /// The place as it is: filled by a daemon that has ended. kConflict where its map has another shape.
+  static Result<Place> TakeOver(int outer, const std::string& what, uint32_t key, const InnerShape& shape);
   Place(Place&& other) noexcept;
   Place& operator=(Place&& other) noexcept;
   ~Place();

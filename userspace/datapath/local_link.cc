@@ -93,7 +93,7 @@ Result<void> AddRoute(int ifindex, const IpAddress& address) {
   return request.Send("route the local address to the local link");
 }
 
-Result<void> Remove(int ifindex) {
+Result<void> RemoveLink(int ifindex) {
   NetlinkRequest request(RTM_DELLINK, 0);
   request.Put<ifinfomsg>().ifi_index = ifindex;
   return request.Send("remove the local link");
@@ -104,7 +104,7 @@ Result<void> RemoveLeftover(const std::string& instance) {
   const auto old = ReadNetdev(kLocalLinkOuter);
   if (!old) return {};
   const std::string owner = ReadAlias(old->ifindex);
-  if (owner == AliasOf(instance)) return Remove(old->ifindex);
+  if (owner == AliasOf(instance)) return RemoveLink(old->ifindex);
   return Err(ErrorCode::kConflict, std::string("there is an interface ") + kLocalLinkOuter + " of " +
                                        (owner.empty() ? "somebody else" : owner),
              "rename it, or set datapath.local_address and local_address6 to \"\" to go without a local link");
@@ -112,7 +112,9 @@ Result<void> RemoveLeftover(const std::string& instance) {
 
 }  // namespace
 
-Result<LocalLink> LocalLink::Create(int mtu, const std::string& instance) {
+Result<LocalLink> LocalLink::Create(int mtu, const std::string& instance, bool takes_over) {
+  const auto old = ReadNetdev(kLocalLinkOuter);
+  if (takes_over && old && ReadNetdev(kLocalLinkInner) && ReadAlias(old->ifindex) == AliasOf(instance)) return LocalLink(old->ifindex);
   if (auto ok = RemoveLeftover(instance); !ok) return tl::make_unexpected(ok.error());
   if (auto ok = MakePair(mtu); !ok) return tl::make_unexpected(ok.error());
   const auto outer = ReadNetdev(kLocalLinkOuter), inner = ReadNetdev(kLocalLinkInner);
@@ -136,8 +138,10 @@ Result<void> LocalLink::Lead(const std::string& address) const {
   return AddNeighbour(outer_ifindex_, *local, inner->mac);
 }
 
+void LocalLink::Remove(const std::string& instance) { (void)RemoveLeftover(instance); }
+
 LocalLink::~LocalLink() {
-  if (outer_ifindex_ != 0) (void)Remove(outer_ifindex_);
+  if (outer_ifindex_ != 0) (void)RemoveLink(outer_ifindex_);
 }
 
 }  // namespace mlnet::datapath

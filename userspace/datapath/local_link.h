@@ -19,9 +19,11 @@ inline constexpr const char* kLocalLinkInner = "mlnet1";  // the aggregator's en
 /// Owns the pair: made here, removed with it.
 class LocalLink {
  public:
-  /// A pair that an earlier daemon of the same `instance` left behind is replaced. kConflict when the names belong
-  /// to something else.
-  static Result<LocalLink> Create(int mtu, const std::string& instance);
+  /// A pair that an earlier daemon of the same `instance` left behind is taken over if its programs run on, else replaced.
+  /// kConflict when the names belong to something else.
+  static Result<LocalLink> Create(int mtu, const std::string& instance, bool takes_over);
+  /// Removes the pair that a daemon of this instance left behind, if there is one.
+  static void Remove(const std::string& instance);
   /// Packets to `address`, of no network of this host, take the pair.
   Result<void> Lead(const std::string& address) const;
   LocalLink(LocalLink&& other) noexcept : outer_ifindex_(std::exchange(other.outer_ifindex_, 0)) {}

@@ -43,22 +43,48 @@ Result<PinFolder> PinFolder::Take(const std::string& pin_root, const std::string
                                          folder.instance_path_ + ")",
                "stop it, or choose another daemon.instance");
   }
-  for (const fs::directory_entry& version : fs::directory_iterator(folder.instance_path_, ec)) {
-    fs::remove_all(version.path(), ec);  // of whatever ABI: nobody alive uses it
-  }
-  fs::create_directories(folder.path_, ec);
-  if (ec) return tl::make_unexpected(ErrnoError("create " + folder.path_, ec.value()));
   return folder;
 }
 
 PinFolder::~PinFolder() {
-  if (lock_) Remove(/*keep_links=*/false);
+  if (lock_ && is_ours_) Remove(/*keep_links=*/false);
+}
+
+bool PinFolder::HasMaps() const {
+  std::error_code ec;
+  return fs::exists(path_ + "/maps", ec);
+}
+
+std::vector<std::string> PinFolder::OtherLayouts() const {
+  std::vector<std::string> others;
+  std::error_code ec;
+  for (const fs::directory_entry& version : fs::directory_iterator(instance_path_, ec)) {
+    if (version.path() != path_) others.push_back(version.path().filename());
+  }
+  return others;
+}
+
+Result<void> PinFolder::Clear() {
+  std::error_code ec;
+  for (const fs::directory_entry& version : fs::directory_iterator(instance_path_, ec)) {
+    fs::remove_all(version.path(), ec);  // nobody alive uses it
+  }
+  fs::create_directories(path_, ec);
+  if (ec) return tl::make_unexpected(ErrnoError("create " + path_, ec.value()));
+  is_ours_ = true;
+  return {};
+}
+
+void PinFolder::TakeOver() {
+  std::error_code ec;
+  for (const std::string& other : OtherLayouts()) fs::remove_all(instance_path_ + "/" + other, ec);
+  is_ours_ = true;
 }
 
 void PinFolder::Remove(bool keep_links) {
   const Fd lock = std::move(lock_);  // until everything is gone
   std::error_code ec;
-  for (const char* sub : {"/maps", "/progs", "/links"}) {
+  for (const char* sub : {"/maps", "/progs", "/links", "/tags"}) {
     if (keep_links && std::string(sub) == "/links") continue;
     fs::remove_all(path_ + sub, ec);
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/fd.h"
 #include "mlnet/error.h"
@@ -11,13 +12,21 @@ namespace mlnet::datapath {
 
 class PinFolder {
  public:
-  /// Takes the instance's folder and removes what a dead daemon left in it. kConflict when one is alive.
+  /// Takes the instance's folder, with what an earlier daemon left in it. kConflict when one is alive.
   static Result<PinFolder> Take(const std::string& pin_root, const std::string& instance);
   PinFolder(PinFolder&&) noexcept = default;
   PinFolder& operator=(PinFolder&&) = delete;
-  ~PinFolder();  // as Remove(false), unless that was called
+  ~PinFolder();  // as Remove(false), unless that was called, or what is there is still an earlier daemon's
 
   const std::string& path() const { return path_; }  // with the ABI's version
+  /// Whether an earlier daemon left maps of this build's layout.
+  bool HasMaps() const;
+  /// Other layouts that something is pinned under: "v3".
+  std::vector<std::string> OtherLayouts() const;
+  /// Removes what an earlier daemon left, of whatever layout; what is pinned from here on is this daemon's.
+  Result<void> Clear();
+  /// What an earlier daemon left in this layout is this daemon's from here on; other layouts go.
+  void TakeOver();
   /// Removes pins and folder; `keep_links`: the links' pins stay, and the programs stay attached.
   void Remove(bool keep_links);
 
@@ -25,6 +34,7 @@ class PinFolder {
   PinFolder() = default;
   std::string instance_path_;
   std::string path_;
+  bool is_ours_ = false;
   Fd lock_;
 };
 

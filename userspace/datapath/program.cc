@@ -5,12 +5,14 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
 
 #include "base/errno_error.h"
+#include "base/fd.h"
 #include "datapath/skeleton.h"
 
 namespace mlnet::datapath {
@@ -41,25 +43,78 @@ Error LoadError(int err) {
   return error;
 }
 
+struct MapShape {
+  const char* what;
+  uint32_t there, wanted;
+};
+
+// Given to `map` where it is as this build and configuration want it.
+Result<void> ReusePinned(bpf_map* map, const std::string& path) {
+  const std::string name = bpf_map__name(map);
+  const Fd fd(bpf_obj_get(path.c_str()));
+  if (!fd) return Err(ErrorCode::kConflict, "the earlier mlnetd's map " + name + " is not pinned");
+  bpf_map_info info{};
+  __u32 bytes = sizeof(info);
+  if (bpf_obj_get_info_by_fd(fd.get(), &info, &bytes) != 0) return tl::make_unexpected(ErrnoError("look at " + path, errno));
+  const MapShape shapes[] = {{"type", info.type, bpf_map__type(map)},
+                             {"key bytes", info.key_size, bpf_map__key_size(map)},
+                             {"value bytes", info.value_size, bpf_map__value_size(map)},
+                             {"entries", info.max_entries, bpf_map__max_entries(map)}};
+  for (const MapShape& shape : shapes) {
+    if (shape.there == shape.wanted) continue;
+    return Err(ErrorCode::kConflict, "the earlier mlnetd's map " + name + " has " + shape.what + " " + std::to_string(shape.there) +
+                                         ", this one wants " + std::to_string(shape.wanted));
+  }
+  if (const int rc = bpf_map__reuse_fd(map, fd.get()); rc != 0) return tl::make_unexpected(ErrnoError("take over " + path, -rc));
+  return {};
+}
+
+Result<void> PinAnew(int fd, const std::string& path) {
+  ::unlink(path.c_str());
+  if (bpf_obj_pin(fd, path.c_str()) != 0) return tl::make_unexpected(ErrnoError("pin " + path, errno));
+  return {};
+}
+
 }  // namespace
 
-Program::Program(std::unique_ptr<xdp_aggregate, Destroy> skeleton, ProgramConfig config)
+Program::Program(Skeleton skeleton, ProgramConfig config)
     : skeleton_(std::move(skeleton)), config_(config) {}
 Program::Program(Program&&) noexcept = default;
 Program::~Program() = default;
 
 void Program::Destroy::operator()(xdp_aggregate* skeleton) const { xdp_aggregate__destroy(skeleton); }
 
-Result<Program> Program::Load(const ProgramConfig& config) {
+Result<Program::Skeleton> Program::Open(const ProgramConfig& config) {
   libbpf_set_print(KeepWarning);
-  std::unique_ptr<xdp_aggregate, Destroy> skeleton(xdp_aggregate__open());
+  Skeleton skeleton(xdp_aggregate__open());
   if (!skeleton) return tl::make_unexpected(LoadError(errno));
   skeleton->rodata->ml_cfg.port_be = htons(config.port);
   bpf_map__set_max_entries(skeleton->maps.ml_slots, config.slots);
   bpf_program__set_autoload(skeleton->progs.ml_egress_test, false);
+  return skeleton;
+}
+
+Result<Program> Program::Load(Skeleton skeleton, const ProgramConfig& config) {
   LastWarning().clear();
   if (const int rc = xdp_aggregate__load(skeleton.get()); rc != 0) return tl::make_unexpected(LoadError(-rc));
   return Program(std::move(skeleton), config);
+}
+
+Result<Program> Program::Load(const ProgramConfig& config) {
+  auto skeleton = Open(config);
+  if (!skeleton) return tl::make_unexpected(skeleton.error());
+  return Load(std::move(*skeleton), config);
+}
+
+Result<Program> Program::LoadOver(const ProgramConfig& config, const std::string& dir) {
+  auto skeleton = Open(config);
+  if (!skeleton) return tl::make_unexpected(skeleton.error());
+  bpf_map* map = nullptr;
+  bpf_object__for_each_map(map, (*skeleton)->obj) {
+    if (bpf_map__is_internal(map)) continue;
+    if (auto ok = ReusePinned(map, dir + "/maps/" + bpf_map__name(map)); !ok) return tl::make_unexpected(ok.error());
+  }
+  return Load(std::move(*skeleton), config);
 }
 
 int Program::MapFd(const char* name) const {
@@ -79,14 +134,12 @@ Result<void> Program::Pin(const std::string& dir) const {
   bpf_object__for_each_map(map, skeleton_->obj) {
     if (bpf_map__is_internal(map)) continue;
     const std::string path = dir + "/maps/" + bpf_map__name(map);
-    if (bpf_obj_pin(bpf_map__fd(map), path.c_str()) != 0) return tl::make_unexpected(ErrnoError("pin " + path, errno));
+    if (::access(path.c_str(), F_OK) == 0) continue;  // taken over
+    if (auto ok = PinAnew(bpf_map__fd(map), path); !ok) return ok;
   }
   const auto& progs = skeleton_->progs;
   for (const bpf_program* program : {progs.ml_ingress, progs.ml_ingress6, progs.ml_server, progs.ml_server6, progs.ml_egress}) {
-    const std::string path = dir + "/progs/" + bpf_program__name(program);
-    if (bpf_obj_pin(bpf_program__fd(program), path.c_str()) != 0) {
-      return tl::make_unexpected(ErrnoError("pin " + path, errno));
-    }
+    if (auto ok = PinAnew(bpf_program__fd(program), dir + "/progs/" + bpf_program__name(program)); !ok) return ok;
   }
   return {};
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loaded XDP object of this host: its programs and outer maps. One per daemon, attached to any
-// number of NICs. Everything is released when it is destroyed, also by SIGKILL, unless it was pinned.
+// number of NICs. What was pinned stays when the daemon is killed, for the next one to take over.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +22,9 @@ class Program {
  public:
   /// kPermission names the capabilities that are missing; kUnsupported carries the verifier's last words.
   static Result<Program> Load(const ProgramConfig& config);
+  /// The same with the maps that an earlier daemon pinned below `dir`, and all that is in them. kConflict names the map
+  /// that is not there, or is not as this build and configuration want it.
+  static Result<Program> LoadOver(const ProgramConfig& config, const std::string& dir);
   Program(Program&&) noexcept;
   Program& operator=(Program&&) = delete;
   ~Program();
@@ -31,7 +34,7 @@ class Program {
   int ingress_fd() const;
   int egress_fd() const;
 
-  /// Pins maps and programs below `dir`, for bpftool and for the next daemon to find.
+  /// Pins maps and programs below `dir`, for bpftool and for the next daemon to find; what is pinned there already gives way.
   Result<void> Pin(const std::string& dir) const;
 
   xdp_aggregate* skeleton() const { return skeleton_.get(); }
@@ -41,9 +44,12 @@ class Program {
   struct Destroy {
     void operator()(xdp_aggregate* skeleton) const;
   };
-  Program(std::unique_ptr<xdp_aggregate, Destroy> skeleton, ProgramConfig config);
+  using Skeleton = std::unique_ptr<xdp_aggregate, Destroy>;
+  Program(Skeleton skeleton, ProgramConfig config);
+  static Result<Skeleton> Open(const ProgramConfig& config);
+  static Result<Program> Load(Skeleton skeleton, const ProgramConfig& config);
 
-  std::unique_ptr<xdp_aggregate, Destroy> skeleton_;
+  Skeleton skeleton_;
   ProgramConfig config_;
 };
 

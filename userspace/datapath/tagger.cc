@@ -69,11 +69,13 @@ Tagger::~Tagger() = default;
 
 void Tagger::Destroy::operator()(priority_tag* skeleton) const { priority_tag__destroy(skeleton); }
 
-Result<Tagger> Tagger::Load(const Program& program) {
+Result<Tagger> Tagger::Load(const Program& program, const std::string& dir) {
   std::unique_ptr<priority_tag, Destroy> skeleton(priority_tag__open());
   if (!skeleton) return tl::make_unexpected(ErrnoError("open the tc program", errno));
   skeleton->rodata->ml_cfg.port_be = program.skeleton()->rodata->ml_cfg.port_be;
   bpf_map__reuse_fd(skeleton->maps.ml_jobs, program.MapFd("ml_jobs"));
+  // Pinned by name there: libbpf takes over what is of the same shape.
+  bpf_map__set_pin_path(skeleton->maps.ml_tags, (dir + "/maps/ml_tags").c_str());
   if (const int rc = priority_tag__load(skeleton.get()); rc != 0) return tl::make_unexpected(ErrnoError("load the tc program", -rc));
   return Tagger(std::move(skeleton));
 }
@@ -96,20 +98,30 @@ Result<TagCounters> Tagger::Read() const {
   return total;
 }
 
-Result<TagAttachment> TagAttachment::Attach(const Tagger& tagger, const std::string& name, const std::string& how) {
+Result<TagAttachment> TagAttachment::Attach(const Tagger& tagger, const std::string& name, const std::string& how,
+                                            const std::string& pin) {
   const int ifindex = static_cast<int>(::if_nametoindex(name.c_str()));
   if (ifindex == 0) return tl::make_unexpected(ErrnoError("attach the tc program to " + name, errno));
-  if (how == "tcx") return ViaLink(tagger, name, ifindex);
+  if (how == "tcx") return ViaLink(tagger, name, ifindex, pin);
   if (how == "auto") {
-    if (auto linked = ViaLink(tagger, name, ifindex); linked) return linked;
+    if (auto linked = ViaLink(tagger, name, ifindex, pin); linked) return linked;
   }
   return ViaClsact(tagger, name, ifindex);
 }
 
-Result<TagAttachment> TagAttachment::ViaLink(const Tagger& tagger, const std::string& name, int ifindex) {
+Result<TagAttachment> TagAttachment::ViaLink(const Tagger& tagger, const std::string& name, int ifindex, const std::string& pin) {
   TagAttachment attachment;
-  attachment.link_ = Fd(bpf_link_create(tagger.fd(), ifindex, kTcxEgress, nullptr));
-  if (attachment.link_) return attachment;
+  if (auto taken = PinnedLink::TakeOver(pin, ifindex, tagger.fd())) {
+    attachment.link_ = std::move(*taken);
+    return attachment;
+  }
+  Fd link(bpf_link_create(tagger.fd(), ifindex, kTcxEgress, nullptr));
+  if (link) {
+    auto pinned = PinnedLink::Make(std::move(link), pin);
+    if (!pinned) return tl::make_unexpected(pinned.error());
+    attachment.link_ = std::move(*pinned);
+    return attachment;
+  }
   return tl::make_unexpected(ErrnoError("attach the tc program to " + name + " by TCX", errno,
                                         "TCX needs kernel 6.6; priority.attach = \"auto\" takes clsact where it is missing"));
 }
@@ -148,10 +160,7 @@ TagAttachment::~TagAttachment() {
 
 bool TagAttachment::IsAlive() const {
   if (place_) return IsTagger(ProgramAtOurPlace(place_->ifindex));
-  bpf_link_info info{};
-  __u32 bytes = sizeof(info);
-  // The interface is the first member for every kind of link to a device.
-  return bpf_obj_get_info_by_fd(link_.get(), &info, &bytes) == 0 && info.xdp.ifindex != 0;
+  return link_.IsAlive();
 }
 
 void RemoveFromClsact(const ClsactPlace& place) {

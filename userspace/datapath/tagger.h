@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tc program that marks what this host's processes send of mlnet, and its place on one interface: a TCX link where the
-// kernel has it (6.6), else a filter in clsact. A link goes with the daemon, however that ends; a filter stays when
-// it is killed, and the next daemon takes it away (daemon/nic_state.h).
+// kernel has it (6.6), else a filter in clsact. Both stay when the daemon is killed; the next one takes them over, or away
+// (daemon/nic_state.h).
 #pragma once
 
 #include <array>
 #include <memory>
 #include <string>
 
-#include "base/fd.h"
+#include "datapath/pinned_link.h"
 #include "datapath/program.h"
 #include "mlnet/tag.h"
 
@@ -21,7 +21,8 @@ using TagCounters = std::array<mlnet_tags, MLNET_CLASSES_MAX>;
 class Tagger {
  public:
   /// Marks by the job table of `program`, which must live at least as long.
-  static Result<Tagger> Load(const Program& program);
+  /// Its counters are pinned below `dir`, and go on from where an earlier daemon's are.
+  static Result<Tagger> Load(const Program& program, const std::string& dir);
   Tagger(Tagger&&) noexcept;
   Tagger& operator=(Tagger&&) noexcept;
   ~Tagger();
@@ -51,23 +52,23 @@ struct ClsactPlace {
 
 class TagAttachment {
  public:
-  /// `how`: auto, tcx, clsact.
-  static Result<TagAttachment> Attach(const Tagger& tagger, const std::string& name, const std::string& how);
+  /// `how`: auto, tcx, clsact. `pin`: of a TCX link, so that it outlives a daemon that is killed; one that is there is taken over.
+  static Result<TagAttachment> Attach(const Tagger& tagger, const std::string& name, const std::string& how, const std::string& pin);
   TagAttachment(TagAttachment&&) noexcept = default;
   TagAttachment& operator=(TagAttachment&& other) noexcept;
   ~TagAttachment();
 
   const char* via() const { return link_ ? "tcx" : "clsact"; }
   bool IsAlive() const;
-  /// Null for a link, of which nothing can stay behind.
-  const ClsactPlace* clsact() const { return place_.get(); }
+  /// Null for a link, which a pin holds.
+  ClsactPlace* clsact() const { return place_.get(); }
 
  private:
   TagAttachment() = default;
-  static Result<TagAttachment> ViaLink(const Tagger& tagger, const std::string& name, int ifindex);
+  static Result<TagAttachment> ViaLink(const Tagger& tagger, const std::string& name, int ifindex, const std::string& pin);
   static Result<TagAttachment> ViaClsact(const Tagger& tagger, const std::string& name, int ifindex);
 
-  Fd link_;
+  PinnedLink link_;
   std::unique_ptr<ClsactPlace> place_;
 };
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "control_link.h"
 
+#include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 
 #include "base/errno_error.h"
 #include "base/ip_address.h"
@@ -12,6 +15,10 @@ namespace mlnet::worker {
 namespace {
 
 constexpr int kServerRank = -1;  // to mlnetd
+constexpr size_t kJoinFds = 3;  // inbox, wake map, notice ring; what follows is only held
+constexpr uint64_t kFirstRetryNs = 20'000'000;
+constexpr uint64_t kLastRetryNs = 320'000'000;
+constexpr uint64_t kLeaveWaitNs = 5'000'000'000;  // as long as mlnetd waits for ranks after a restart
 constexpr std::chrono::milliseconds kReplySlack{2000};  // the daemon names who is missing; let it
 
 // Reads fields one after the other; the first that is missing or wrong decides.
@@ -120,9 +127,10 @@ Result<JoinReply> ParseJoin(const rpc::Json& json) {
 }  // namespace
 
 Result<std::unique_ptr<ControlLink>> ControlLink::Connect(const std::string& socket_path) {
-  auto client = rpc::Client::Connect(socket_path.empty() ? rpc::DefaultSocket() : socket_path);
+  const std::string path = socket_path.empty() ? rpc::DefaultSocket() : socket_path;
+  auto client = rpc::Client::Connect(path);
   if (!client) return tl::make_unexpected(client.error());
-  return std::unique_ptr<ControlLink>(new ControlLink(std::move(*client)));
+  return std::unique_ptr<ControlLink>(new ControlLink(std::move(*client), path));
 }
 
 Result<JoinReply> ControlLink::Join(const JoinOptions& options, bool is_server) {
@@ -138,13 +146,17 @@ Result<JoinReply> ControlLink::Join(const JoinOptions& options, bool is_server) 
   if (!answer) return tl::make_unexpected(answer.error());
   auto reply = ParseJoin(answer->result);
   if (!reply) return reply;
-  if (answer->fds.size() != 3) {
+  const auto incarnation = rpc::Get<uint64_t>(answer->result, "incarnation");
+  if (!incarnation) return tl::make_unexpected(VersionError("has no incarnation"));
+  identity_ = {{"job", options.job}, {"incarnation", *incarnation}, {"rank", params["rank"]}};
+  if (answer->fds.size() < kJoinFds) {
     return Err(ErrorCode::kProtocol, "mlnetd's answer to join carries " + std::to_string(answer->fds.size()) +
                                          " descriptors instead of inbox, wake map and notice ring");
   }
   reply->inbox = std::move(answer->fds[0]);
   reply->wake = std::move(answer->fds[1]);
   reply->ring = std::move(answer->fds[2]);
+  std::move(answer->fds.begin() + kJoinFds, answer->fds.end(), std::back_inserter(memberships_));
   reply->config.is_server = is_server;
   if (is_server) reply->config.rank = reply->config.world_size;
   if (is_server) reply->config.ping_ns = 0;
@@ -154,10 +166,35 @@ Result<JoinReply> ControlLink::Join(const JoinOptions& options, bool is_server) 
 }
 
 void ControlLink::Notify(const std::string& method, const rpc::Json& params) {
-  if (is_connected_ && !client_.Notify(method, params)) is_connected_ = false;
+  if (is_connected_ && !client_.Notify(method, params)) Lose();
 }
 
-void ControlLink::Leave() { Notify("leave", rpc::Json::object()); }
+void ControlLink::Lose() {
+  is_connected_ = false;
+  retry_ns_ = kFirstRetryNs;
+  next_look_ns_ = clock_.NowNs();
+}
+
+bool ControlLink::Return() {
+  if (!is_looking() || clock_.NowNs() < next_look_ns_) return false;
+  next_look_ns_ = clock_.NowNs() + retry_ns_;
+  retry_ns_ = std::min(2 * retry_ns_, kLastRetryNs);
+  auto client = rpc::Client::Connect(path_);
+  if (!client) return false;
+  client_ = std::move(*client);
+  is_connected_ = true;
+  Notify("attach", identity_);
+  if (!unheard_abort_.is_null()) Notify("abort", unheard_abort_);
+  return is_connected_;
+}
+
+void ControlLink::Leave() {
+  const uint64_t until_ns = clock_.NowNs() + kLeaveWaitNs;
+  while (is_looking() && !Return() && clock_.NowNs() < until_ns) {
+    ::poll(nullptr, 0, static_cast<int>(kFirstRetryNs / 1'000'000));
+  }
+  Notify("leave", rpc::Json::object());
+}
 
 void ControlLink::Describe(uint64_t ordinal, uint32_t fingerprint, const std::string& text) {
   Notify("describe", {{"collective", ordinal}, {"fingerprint", fingerprint}, {"text", text}});
@@ -165,7 +202,9 @@ void ControlLink::Describe(uint64_t ordinal, uint32_t fingerprint, const std::st
 
 void ControlLink::Abort(const Error& error) {
   const std::string hint = error.hint.empty() ? "" : " (" + error.hint + ")";
-  Notify("abort", {{"code", ErrorCodeName(error.code)}, {"message", error.message + hint}});
+  const rpc::Json abort = {{"code", ErrorCodeName(error.code)}, {"message", error.message + hint}};
+  Notify("abort", abort);
+  if (!is_connected_) unheard_abort_ = abort;
 }
 
 void ControlLink::Report(const CommStats& s) {
@@ -198,33 +237,43 @@ void ControlLink::Traced(const std::vector<TraceRecord>& records, bool is_last) 
 
 Pushes ControlLink::TakePushes() {
   Pushes pushes;
+  if (Return()) {
+    // The daemon knows nothing of what the one before it said.
+    pushes.grant = Grant{};
+    pushes.is_traced = false;
+  }
   while (is_connected_ && !pushes.failure) {
     auto push = client_.NextPush();
-    if (!push) is_connected_ = false;
+    if (!push) Lose();
     if (!push || !*push) return pushes;
-    const rpc::Json& body = **push;
-    const std::string event = rpc::GetOr<std::string>(body, "event", "").value_or("");
-    if (event == "policy") {
-      pushes.policy = PushedPolicy{rpc::GetOr<uint64_t>(body, "rto_min_us", 0).value_or(0) * 1'000,
-                                   rpc::GetOr<uint64_t>(body, "rto_max_us", 0).value_or(0) * 1'000};
-    } else if (event == "grant") {
-      pushes.grant = Grant{rpc::GetOr<uint32_t>(body, "window", 0).value_or(0),
-                           rpc::GetOr<uint64_t>(body, "gap_us", 0).value_or(0) * 1'000,
-                           rpc::GetOr<bool>(body, "waits", false).value_or(false),
-                           rpc::GetOr<int>(body, "dscp", -1).value_or(-1)};
-    } else if (event == "trace") {
-      pushes.is_traced = rpc::GetOr<bool>(body, "on", false).value_or(false);
-    } else if (event == "describe") {
-      pushes.is_asked_to_describe = true;
-    } else if (event == "job_failed") {
-      const auto code = ErrorCodeFromName(rpc::GetOr<std::string>(body, "code", "").value_or(""));
-      pushes.failure =
-          Error{code.value_or(ErrorCode::kProtocol),
-                rpc::GetOr<std::string>(body, "message", "the job failed").value_or("the job failed"),
-                rpc::GetOr<std::string>(body, "hint", "").value_or("")};
-    }
+    TakePush(**push, pushes);
   }
   return pushes;
+}
+
+void ControlLink::TakePush(const rpc::Json& body, Pushes& pushes) {
+  const std::string event = rpc::GetOr<std::string>(body, "event", "").value_or("");
+  if (event == "policy") {
+    pushes.policy = PushedPolicy{rpc::GetOr<uint64_t>(body, "rto_min_us", 0).value_or(0) * 1'000,
+                                 rpc::GetOr<uint64_t>(body, "rto_max_us", 0).value_or(0) * 1'000};
+  } else if (event == "grant") {
+    pushes.grant = Grant{rpc::GetOr<uint32_t>(body, "window", 0).value_or(0),
+                         rpc::GetOr<uint64_t>(body, "gap_us", 0).value_or(0) * 1'000,
+                         rpc::GetOr<bool>(body, "waits", false).value_or(false),
+                         rpc::GetOr<int>(body, "dscp", -1).value_or(-1)};
+  } else if (event == "trace") {
+    pushes.is_traced = rpc::GetOr<bool>(body, "on", false).value_or(false);
+  } else if (event == "describe") {
+    pushes.is_asked_to_describe = true;
+  } else if (event == "job_failed") {
+    const auto code = ErrorCodeFromName(rpc::GetOr<std::string>(body, "code", "").value_or(""));
+    pushes.failure = Error{code.value_or(ErrorCode::kProtocol),
+                           rpc::GetOr<std::string>(body, "message", "the job failed").value_or("the job failed"),
+                           rpc::GetOr<std::string>(body, "hint", "").value_or("")};
+    is_over_ = true;
+  } else if (event == "attached") {
+    unheard_abort_ = nullptr;
+  }
 }
 
 }  // namespace mlnet::worker

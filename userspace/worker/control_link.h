@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rank's connection to its mlnetd: joins, reports, and hears that the job failed. The connection is
-// the membership. Used by the joining thread first, then by the engine's thread only.
+// the membership. A daemon that goes away may be restarted: it is looked for until it is back, and told who this is.
+// Used by the joining thread first, then by the engine's thread only.
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "config.h"
 #include "control_sink.h"
@@ -42,6 +44,7 @@ class ControlLink final : public ControlSink {
   static Result<std::unique_ptr<ControlLink>> Connect(const std::string& socket_path);
 
   Result<JoinReply> Join(const JoinOptions& options, bool is_server);
+  /// Waits a few seconds for a daemon that is being restarted: who goes without a word is lost.
   void Leave();
 
   void Describe(uint64_t ordinal, uint32_t fingerprint, const std::string& text) override;
@@ -50,15 +53,29 @@ class ControlLink final : public ControlSink {
   void Traced(const std::vector<TraceRecord>& records, bool is_last) override;
 
   Pushes TakePushes();
-  /// -1 once the daemon is gone: the data path goes on without it.
+  /// -1 while the daemon is away: the data path goes on without it.
   int poll_fd() const { return is_connected_ ? client_.poll_fd() : -1; }
+  /// TakePushes looks whether it is back.
+  bool is_looking() const { return !is_connected_ && !is_over_; }
 
  private:
-  explicit ControlLink(rpc::Client client) : client_(std::move(client)) {}
+  explicit ControlLink(rpc::Client client, std::string path) : client_(std::move(client)), path_(std::move(path)) {}
   void Notify(const std::string& method, const rpc::Json& params);
+  void TakePush(const rpc::Json& body, Pushes& pushes);
+  void Lose();
+  /// True: it is back, and knows this rank again.
+  bool Return();
 
   rpc::Client client_;
+  const std::string path_;
+  rpc::Json identity_;  // who this is to a daemon that was restarted
+  std::vector<Fd> memberships_;  // of the job's multicast group: they last while the daemon is away
   bool is_connected_ = true;
+  bool is_over_ = false;       // the job has failed: there is nothing to come back for
+  rpc::Json unheard_abort_;    // of a rank that gave up while the daemon was away
+  MonotonicClock clock_;
+  uint64_t retry_ns_ = 0;      // from one look to the next
+  uint64_t next_look_ns_ = 0;
 };
 
 }  // namespace mlnet::worker

@@ -15,6 +15,7 @@ namespace {
 constexpr uint64_t kSpinNs = 20'000;          // polls so long after the last sign of life
 constexpr uint64_t kPushCheckNs = 2'000'000;  // looks at mlnetd's socket so often while busy
 constexpr uint64_t kLongestSleepNs = 1'000'000'000;
+constexpr uint64_t kLookNs = 20'000'000;      // sleeps no longer while mlnetd is away: it may be back
 
 void RelaxCpu() {
 #if defined(__x86_64__)
@@ -81,7 +82,7 @@ void EngineThread::Sleep() {
 
 void EngineThread::Poll(uint64_t until_ns) {
   const uint64_t now_ns = clock_.NowNs();
-  const uint64_t left_ns = std::min(until_ns > now_ns ? until_ns - now_ns : 0, kLongestSleepNs);
+  const uint64_t left_ns = std::min(until_ns > now_ns ? until_ns - now_ns : 0, control_.is_looking() ? kLookNs : kLongestSleepNs);
   const timespec timeout{static_cast<time_t>(left_ns / 1'000'000'000),
                          static_cast<long>(left_ns % 1'000'000'000)};
   std::array<pollfd, 3> fds = {pollfd{ring_.get(), POLLIN, 0}, pollfd{event_.get(), POLLIN, 0},

@@ -69,5 +69,35 @@ TEST(allocator, random_use_never_overlaps) {
   EXPECT_EQ(pool.LongestFree(), 256u);
 }
 
+// As after a restart: what jobs have is named by them, in any order.
+TEST(allocator, ids_that_are_held_already_can_be_taken_and_no_others_are_given) {
+  IdPool pool(1, 6);
+  EXPECT_TRUE(pool.TakeThis(4));
+  EXPECT_TRUE(pool.TakeThis(2));
+  EXPECT_FALSE(pool.TakeThis(4)) << "twice";
+  EXPECT_FALSE(pool.TakeThis(0)) << "not of the pool";
+  EXPECT_FALSE(pool.TakeThis(7)) << "not of the pool";
+  for (uint32_t free : {1u, 3u, 5u, 6u}) EXPECT_EQ(pool.Take(), free);
+  EXPECT_FALSE(pool.Take());
+  pool.Give(4);
+  EXPECT_TRUE(pool.TakeThis(4));
+}
+
+TEST(allocator, ranges_that_are_held_already_can_be_taken_and_no_others_are_given) {
+  RangePool pool(20);
+  EXPECT_TRUE(pool.TakeThis(5, 5));
+  EXPECT_FALSE(pool.TakeThis(9, 2)) << "the first is taken";
+  EXPECT_FALSE(pool.TakeThis(4, 2)) << "the last is taken";
+  EXPECT_FALSE(pool.TakeThis(16, 5)) << "beyond the end";
+  EXPECT_TRUE(pool.TakeThis(15, 5));
+  EXPECT_TRUE(pool.TakeThis(0, 0));
+  EXPECT_EQ(pool.LongestFree(), 5u);
+  EXPECT_EQ(pool.Take(5), 0u);
+  EXPECT_EQ(pool.Take(5), 10u);
+  EXPECT_FALSE(pool.Take(1));
+  for (uint32_t first : {0u, 5u, 10u, 15u}) pool.Give(first, 5);
+  EXPECT_EQ(pool.LongestFree(), 20u);
+}
+
 }  // namespace
 }  // namespace mlnet::control

@@ -243,5 +243,58 @@ TEST(node, the_root_of_a_job_with_a_server_gives_it_cells_of_its_own) {
   EXPECT_EQ(MakeNode(plan, 0, "w1", ids, HostMacs{}, true).flags & MLNET_NODE_SERVER, 0);
 }
 
+// After a restart the entry is all that is known of the ids; the same ids must give the same entry.
+TEST(node, entry_names_the_ids_that_it_was_made_of) {
+  const Plan plan = FourRanksOnTwoHosts();
+  HostIds summing;
+  summing.trees = {{100, {7, 8, 9, 10}, 2, 50, 6}};
+  const std::vector<mlnet_node> root = {MakeNode(plan, 0, "a1", summing, HostMacs{}, true)};
+  const HostIds there = IdsIn(plan, "a1", root);
+  ASSERT_EQ(there.trees.size(), 1u);
+  EXPECT_EQ(there.trees[0].slot_base, 100u);
+  EXPECT_THAT(there.trees[0].words, ElementsAre(7, 8, 9, 10));
+  EXPECT_EQ(there.trees[0].fan, 2u);
+  EXPECT_EQ(there.trees[0].link_base, 50u);
+  EXPECT_EQ(there.trees[0].stats, 6u);
+  EXPECT_EQ(there.inbox, 0u);
+  EXPECT_TRUE(IsSameNode(root[0], MakeNode(plan, 0, "a1", there, HostMacs{}, true)));
+
+  HostIds worker;
+  worker.inbox = 4;
+  worker.rings = {21, 23};
+  worker.trees = {{0, {}, 0, 0, 8}};
+  const std::vector<mlnet_node> leaf = {MakeNode(plan, 0, "w1", worker, HostMacs{}, true)};
+  const HostIds of_leaf = IdsIn(plan, "w1", leaf);
+  EXPECT_EQ(of_leaf.inbox, 4u);
+  EXPECT_EQ(of_leaf.trees[0].stats, 8u);
+  EXPECT_TRUE(IsSameNode(leaf[0], MakeNode(plan, 0, "w1", of_leaf, HostMacs{}, true)));
+}
+
+TEST(node, entry_of_another_plan_is_known_by_any_difference_that_matters) {
+  const Plan plan = FourRanksOnTwoHosts();
+  HostIds ids;
+  ids.trees = {{100, {7, 8, 9, 10}, 2, 50, 6}};
+  const mlnet_node wanted = MakeNode(plan, 0, "a1", ids, HostMacs{}, true);
+  mlnet_node there = wanted;
+  there.nic_mac[3] = 7;
+  there.up_mac[0] = 9;
+  there.marks[2].tos = 0x20;
+  there.uid = 1000;
+  there.forward_ns = 77;
+  there.flags |= MLNET_NODE_TRACE;
+  EXPECT_TRUE(IsSameNode(there, wanted)) << "what changes while a job runs";
+  const auto differs = [&](auto change) {
+    mlnet_node other = there;
+    change(other);
+    return !IsSameNode(other, wanted);
+  };
+  EXPECT_TRUE(differs([](mlnet_node& n) { ++n.epoch; }));
+  EXPECT_TRUE(differs([](mlnet_node& n) { n.flags &= static_cast<uint8_t>(~MLNET_NODE_MULTICAST); }));
+  EXPECT_TRUE(differs([](mlnet_node& n) { ++n.n_children; }));
+  EXPECT_TRUE(differs([](mlnet_node& n) { n.members >>= 1; }));
+  EXPECT_TRUE(differs([](mlnet_node& n) { n.child_addr[1].be[3] ^= 1; }));
+  EXPECT_TRUE(differs([](mlnet_node& n) { ++n.pools[0].log2_slots; }));
+}
+
 }  // namespace
 }  // namespace mlnet::control

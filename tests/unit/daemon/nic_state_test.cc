@@ -30,12 +30,22 @@ TEST_F(NicStateTest, the_next_one_undoes_what_is_noted_once) {
   state.Forget("clsact", "eth1");
   NicState next = Open();
   std::vector<std::string> undone;
-  next.UndoAll("clsact", [&](const std::string& iface, const Json& entry) { undone.push_back(iface + " " + entry["ifindex"].dump()); });
+  next.UndoAll("clsact", {}, [&](const std::string& iface, const Json& entry) { undone.push_back(iface + " " + entry["ifindex"].dump()); });
   EXPECT_EQ(undone, std::vector<std::string>{"eth0 7"});
   EXPECT_TRUE(Open().Find("clsact", "eth0").is_null());
   EXPECT_EQ(Open().Find("qos", "eth0")["ifindex"], 7);
   next.Forget("qos", "eth0");
   EXPECT_FALSE(std::filesystem::exists(File()));
+}
+
+TEST_F(NicStateTest, notes_of_interfaces_that_are_kept_stay) {
+  NicState state = Open();
+  ASSERT_TRUE(state.Remember("clsact", "eth0", {{"ifindex", 7}}));
+  ASSERT_TRUE(state.Remember("clsact", "eth1", {{"ifindex", 8}}));
+  std::vector<std::string> undone;
+  state.UndoAll("clsact", {"eth1"}, [&](const std::string& iface, const Json&) { undone.push_back(iface); });
+  EXPECT_EQ(undone, std::vector<std::string>{"eth0"});
+  EXPECT_EQ(Open().All("clsact"), (Json{{"eth1", {{"ifindex", 8}}}}));
 }
 
 TEST_F(NicStateTest, notes_of_another_boot_mean_nothing) {

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "datapath/leftovers.h"
+
+#include <bpf/bpf.h>
+
+#include "mlnet/job.h"
+
+namespace mlnet::datapath {
+
+size_t RemoveOthers(const Program& program, const KeysInUse& in_use) {
+  struct Outer {
+    const char* name;
+    uint32_t entries;
+    const std::set<uint32_t>& used;
+  };
+  const Outer maps[] = {{"ml_jobs", MLNET_JOBS_MAX, in_use.jobs},        {"ml_words", MLNET_WORDS_MAPS_MAX, in_use.words},
+                        {"ml_inboxes", MLNET_INBOXES_MAX, in_use.inboxes}, {"ml_wakes", MLNET_INBOXES_MAX, in_use.inboxes},
+                        {"ml_rings", MLNET_RINGS_MAX, in_use.rings},      {"ml_fans", MLNET_FANS_MAX, in_use.fans}};
+  size_t num_removed = 0;
+  for (const Outer& map : maps) {
+    const int fd = program.MapFd(map.name);
+    for (uint32_t key = 0; key < map.entries; ++key) {
+      uint32_t id = 0;
+      if (map.used.contains(key) || bpf_map_lookup_elem(fd, &key, &id) != 0) continue;
+      num_removed += bpf_map_delete_elem(fd, &key) == 0;
+    }
+  }
+  return num_removed;
+}
+
+}  // namespace mlnet::datapath
