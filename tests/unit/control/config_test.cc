@@ -76,6 +76,7 @@ instance = "lab-w1"
 socket = "/s"
 socket_mode = 0o666
 log_level = "debug"
+reconnect_ms = 700
 [store]
 path = "/p"
 [datapath]
@@ -104,6 +105,7 @@ window_first = 9
   EXPECT_EQ(config->host, "w1");
   EXPECT_EQ(config->instance, "lab-w1");
   EXPECT_EQ(config->socket_mode, 0666u);
+  EXPECT_EQ(config->reconnect_ms, 700u);
   EXPECT_EQ(config->store, "/p");
   EXPECT_EQ(config->port, 5000);
   EXPECT_EQ(config->slots, 64u);
