@@ -9,10 +9,13 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "ring/ring_member.h"
+
 namespace mlnet::sim {
 namespace {
 
 constexpr uint64_t kNextTurnNs = 1'000;
+constexpr uint64_t kRingDelayNs = 20'000;
 
 // The fan-out counts copies per CPU, as the kernel runs them: one CPU for all of them.
 void StayOnOneCpu() {
@@ -32,10 +35,10 @@ uint64_t Seed(uint64_t fallback) {
 }
 
 // One rank: its engine, and the engine's two ways out.
-class Cluster::Rank final : public worker::Transport, public worker::ControlSink {
+class Cluster::Rank final : public worker::Transport, public worker::ControlSink, public worker::RingSink {
  public:
   Rank(Cluster& cluster, int number, worker::Inbox inbox, const worker::EngineConfig& config)
-      : cluster_(cluster), number_(number), inbox_(std::move(inbox)), engine(config, *this, *this) {}
+      : cluster_(cluster), number_(number), inbox_(std::move(inbox)), member(config, *this), engine(config, member, *this) {}
 
   Result<void> Send(size_t flow, std::span<const std::byte> packets, size_t packet_bytes) override {
     for (size_t at = 0; at < packets.size(); at += packet_bytes) {
@@ -43,6 +46,7 @@ class Cluster::Rank final : public worker::Transport, public worker::ControlSink
     }
     return {};
   }
+  void Send(worker::RingKind kind, uint16_t hops, std::span<const std::byte> body) override { cluster_.SendRing(number_, kind, hops, body); }
   void SetDscp(int) override {}
   const mlnet_cell* Cells() const override { return inbox_.cells(); }
   bool NextNotice(mlnet_notice& notice) override { return inbox_.NextNotice(notice); }
@@ -64,6 +68,9 @@ class Cluster::Rank final : public worker::Transport, public worker::ControlSink
   uint64_t next_ns = 0;
   uint64_t looked_ns = 0;
   bool is_dead = false;
+  bool has_begun_ring = false;
+  std::vector<RingMessage> early;  // came in before it had
+  worker::RingMember member;
   worker::Engine engine;
 };
 
@@ -72,7 +79,8 @@ Cluster::Cluster(const ClusterOptions& options)
       num_hosts_(options.hosts > 0 ? options.hosts : options.ranks),
       shape_({options.ranks, num_hosts_, options.racks, options.workers_sum, options.combines}),
       network_(options.faults, options.seed),
-      wiring_(options.workers_sum ? num_hosts_ : num_hosts_ + options.trees) {
+      wiring_(options.workers_sum ? num_hosts_ : num_hosts_ + options.trees),
+      ring_random_(options.seed) {
   ChooseJob();
   StayOnOneCpu();
   SetUpHosts();
@@ -170,6 +178,7 @@ void Cluster::SendUp(int rank, int tree, std::span<const std::byte> packet) {
 void Cluster::Deliver(const Arrival& arrival) {
   if (arrival.frame.size() < 14) return;
   Host& host = hosts_[static_cast<size_t>(arrival.host)];
+  if (host.is_barred) return;
   if (observer_) observer_->OnArrived(arrival.host, arrival.frame);
   const test::Outcome run = host.bpf->RunQuick(arrival.frame);
   ++host.packets;
@@ -216,6 +225,49 @@ void Cluster::RunRank(Rank& rank) {
   if (rank.error_) FailAll(*rank.error_);
 }
 
+void Cluster::LoseAggregators(uint64_t spread_ns) {
+  for (size_t h = 0; h < hosts_.size(); ++h) {
+    At(ring_random_() % (spread_ns + 1), [this, h] {
+      hosts_[h].is_barred = true;
+      for (Rank* rank : hosts_[h].ranks) BeginRing(*rank);
+    });
+  }
+}
+
+void Cluster::BeginRing(Rank& rank) {
+  rank.has_begun_ring = true;
+  rank.next_ns = now_ns_;
+  rank.member.Begin(rank.engine.Suspend(now_ns_), rank);
+  for (const RingMessage& m : rank.early) {
+    const auto ok = rank.member.OnMessage(m.kind, m.hops, m.body);
+    EXPECT_TRUE(ok.has_value()) << ok.error().ToString();
+  }
+  rank.early.clear();
+}
+
+void Cluster::SendRing(int from, worker::RingKind kind, uint16_t hops, std::span<const std::byte> body) {
+  const int to = (from + 1) % options_.ranks;
+  uint64_t& last_ns = ring_last_ns_[to];
+  last_ns = std::max(last_ns, now_ns_ + kRingDelayNs + ring_random_() % kRingDelayNs);
+  ring_messages_.emplace(last_ns, RingMessage{to, kind, hops, {body.begin(), body.end()}});
+}
+
+void Cluster::DeliverRing() {
+  while (!ring_messages_.empty() && ring_messages_.begin()->first <= now_ns_) {
+    const RingMessage message = std::move(ring_messages_.begin()->second);
+    ring_messages_.erase(ring_messages_.begin());
+    Rank& rank = *ranks_[static_cast<size_t>(message.to)];
+    if (rank.is_dead) continue;
+    if (!rank.has_begun_ring) {
+      rank.early.push_back(message);
+      continue;
+    }
+    const auto ok = rank.member.OnMessage(message.kind, message.hops, message.body);
+    EXPECT_TRUE(ok.has_value()) << ok.error().ToString();
+    rank.next_ns = std::min(rank.next_ns, std::max(now_ns_, rank.looked_ns + kNextTurnNs));
+  }
+}
+
 void Cluster::FailAll(const Error& error) {
   for (auto& rank : ranks_) rank->engine.Fail(error);
 }
@@ -223,6 +275,7 @@ void Cluster::FailAll(const Error& error) {
 bool Cluster::Step() {
   uint64_t next_ns = network_.IsEmpty() ? worker::kNever : network_.NextNs();
   if (!calls_.empty()) next_ns = std::min(next_ns, calls_.front().at_ns);
+  if (!ring_messages_.empty()) next_ns = std::min(next_ns, ring_messages_.begin()->first);
   for (const auto& rank : ranks_) next_ns = std::min(next_ns, rank->next_ns);
   if (next_ns == worker::kNever) return false;
   now_ns_ = std::max(now_ns_, next_ns);
@@ -232,6 +285,7 @@ bool Cluster::Step() {
     call();
   }
   while (!network_.IsEmpty() && network_.NextNs() <= now_ns_) Deliver(network_.Take());
+  DeliverRing();
   for (auto& rank : ranks_) {
     if (rank->next_ns <= now_ns_) RunRank(*rank);
   }

@@ -4,12 +4,15 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "engine.h"
 #include "harness/bpf_host.h"
+#include "ring/ring_message.h"
 #include "sim/cluster_options.h"
 #include "sim/network.h"
 #include "sim/observer.h"
@@ -58,6 +61,8 @@ class Cluster {
   void Inject(uint64_t at_ns, int host, test::Bytes frame);
   /// A rank that crashed: it neither sends nor receives any more.
   void Kill(int rank);
+  /// All aggregators are lost: within `spread_ns` each host is barred, its ranks stop, and the ring takes over.
+  void LoseAggregators(uint64_t spread_ns);
 
  private:
   class Rank;
@@ -86,6 +91,9 @@ class Cluster {
   void ForwardCopies(int from, const test::Outcome& run);
   void ExpectOneVerdictEach();
   void RunRank(Rank& rank);
+  void BeginRing(Rank& rank);
+  void SendRing(int from, worker::RingKind kind, uint16_t hops, std::span<const std::byte> body);
+  void DeliverRing();
   bool Step();
   bool AreAllDone() const;
   void FailAll(const Error& error);
@@ -102,6 +110,13 @@ class Cluster {
     std::vector<int> copies;  // of a result, by tree
     mlnet_stats before{};  // of earlier epochs of the job
     uint64_t verdicts_before = 0, packets = 0;
+    bool is_barred = false;  // its kernel does not know the job any more
+  };
+  struct RingMessage {
+    int to;
+    worker::RingKind kind;
+    uint16_t hops;
+    std::vector<std::byte> body;
   };
   std::vector<Host> hosts_;  // worker hosts, then aggregators without ranks
   std::vector<std::unique_ptr<Rank>> ranks_;  // the server behind them
@@ -109,6 +124,9 @@ class Cluster {
   std::vector<Call> calls_;
   std::vector<std::shared_ptr<Work>> works_;
   std::vector<std::string> descriptions_;
+  std::multimap<uint64_t, RingMessage> ring_messages_;  // by time of arrival
+  std::map<int, uint64_t> ring_last_ns_;                // newest of these, by receiver: TCP keeps the order
+  std::mt19937_64 ring_random_;
   uint64_t packet_events_ = 0;
   uint16_t job_, epoch_;
 };

@@ -124,6 +124,31 @@ Result<JoinReply> ParseJoin(const rpc::Json& json) {
   return reply;
 }
 
+RingOrder RingOrderOf(const rpc::Json& body) {
+  const auto text = [&body](const char* key) { return rpc::GetOr<std::string>(body, key, "").value_or(""); };
+  return {text("job"), text("why"), text("address"), text("token")};
+}
+
+RingPeers RingPeersOf(const rpc::Json& body) {
+  const rpc::Json none = rpc::Json::object();
+  const auto of = [&](const char* key) -> const rpc::Json& {
+    const auto it = body.find(key);
+    return it != body.end() && it->is_object() ? *it : none;
+  };
+  const rpc::Json &next = of("next"), &previous = of("previous");
+  return {rpc::GetOr<int>(next, "rank", 0).value_or(0),
+          rpc::GetOr<std::string>(next, "host", "").value_or(""),
+          rpc::GetOr<std::string>(next, "address", "").value_or(""),
+          rpc::GetOr<uint16_t>(next, "port", 0).value_or(0),
+          rpc::GetOr<int>(previous, "rank", 0).value_or(0),
+          rpc::GetOr<std::string>(previous, "host", "").value_or("")};
+}
+
+bool RequiresKernel(const JoinOptions& options) {
+  const char* text = std::getenv("MLNET_REQUIRE_MODE");
+  return options.requires_kernel || (text != nullptr && std::string(text) == "kernel");
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ControlLink>> ControlLink::Connect(const std::string& socket_path) {
@@ -139,7 +164,8 @@ Result<JoinReply> ControlLink::Join(const JoinOptions& options, bool is_server) 
                             {"world_size", options.world_size},
                             {"timeout_ms", options.timeout.count()},
                             {"pid", ::getpid()},
-                            {"pings", !is_server}};
+                            {"pings", !is_server},
+                            {"ring", !is_server && !RequiresKernel(options)}};
   if (const uint64_t work_bytes = WorkBytesOf(options); work_bytes != 0) params["work_bytes"] = work_bytes;
   if (options.classes != 0) params["classes"] = options.classes;
   auto answer = client_.CallWithFds("join", params, options.timeout + kReplySlack);
@@ -222,7 +248,8 @@ void ControlLink::Report(const CommStats& s) {
                     {"held", s.held},
                     {"busy", s.busy},
                     {"sleeps", s.sleeps},
-                    {"rtt_us", s.rtt_us}});
+                    {"rtt_us", s.rtt_us},
+                    {"summed_in_ring", s.summed_in_ring}});
 }
 
 void ControlLink::Traced(const std::vector<TraceRecord>& records, bool is_last) {
@@ -265,6 +292,10 @@ void ControlLink::TakePush(const rpc::Json& body, Pushes& pushes) {
     pushes.is_traced = rpc::GetOr<bool>(body, "on", false).value_or(false);
   } else if (event == "describe") {
     pushes.is_asked_to_describe = true;
+  } else if (event == "ring_open") {
+    pushes.ring_order = RingOrderOf(body);
+  } else if (event == "ring_join") {
+    pushes.ring_peers = RingPeersOf(body);
   } else if (event == "job_failed") {
     const auto code = ErrorCodeFromName(rpc::GetOr<std::string>(body, "code", "").value_or(""));
     pushes.failure = Error{code.value_or(ErrorCode::kProtocol),

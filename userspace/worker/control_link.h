@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "config.h"
 #include "control_sink.h"
+#include "ring/ring_order.h"
 #include "rpc/client.h"
 #include "transport/udp_transport.h"
 
@@ -36,6 +37,8 @@ struct Pushes {
   std::optional<Grant> grant;
   std::optional<bool> is_traced;      // somebody looks at a timeline, or no more
   bool is_asked_to_describe = false;  // some rank called another collective: say which one this rank is at
+  std::optional<RingOrder> ring_order;  // the job has lost an aggregator: the ring takes over
+  std::optional<RingPeers> ring_peers;  // all ranks are ready for it
   std::optional<Error> failure;       // the job failed
 };
 
@@ -48,6 +51,7 @@ class ControlLink final : public ControlSink {
   void Leave();
 
   void Describe(uint64_t ordinal, uint32_t fingerprint, const std::string& text) override;
+  void TellRingPort(uint16_t port) { Notify("ring_port", {{"port", port}}); }
   void Abort(const Error& error) override;
   void Report(const CommStats& stats) override;
   void Traced(const std::vector<TraceRecord>& records, bool is_last) override;

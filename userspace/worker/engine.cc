@@ -103,15 +103,21 @@ void Engine::CopyAlone(const CollectiveSpec& spec) {
   if (spec.residual != nullptr) std::fill_n(spec.residual, spec.count, 0.0F);
 }
 
-Turn Engine::RunOnce(uint64_t now_ns) {
-  bool has_progress = TakeSubmissions(now_ns);
-  if (grant_.window != 0) ShareGrant(now_ns);
-  has_progress |= TakeNotices(now_ns);
+bool Engine::RunLanes(uint64_t now_ns) {
+  bool has_progress = TakeNotices(now_ns);
   for (auto& lane : lanes_) {
     if (lane && !lane->IsIdle()) has_progress |= lane->Receive(now_ns);
   }
   has_progress |= SendRound(now_ns);
   batch_.Flush();
+  return has_progress;
+}
+
+Turn Engine::RunOnce(uint64_t now_ns) {
+  bool has_progress = TakeSubmissions(now_ns);
+  if (grant_.window != 0) ShareGrant(now_ns);
+  if (is_suspended_) has_progress |= ResumeIfSettled();
+  if (!is_suspended_) has_progress |= RunLanes(now_ns);
   GiveUpIfNeeded(now_ns);
   ReportStats(now_ns);
   ReportTrace(now_ns);
@@ -122,6 +128,39 @@ Turn Engine::RunOnce(uint64_t now_ns) {
     if (lane && !lane->IsIdle()) turn.next_ns = std::min(turn.next_ns, lane->NextEventNs());
   }
   return turn;
+}
+
+std::vector<LaneBase*> Engine::LanesInOrder() const {
+  std::vector<LaneBase*> lanes;
+  for (size_t tree = 0; tree < config_.trees.size(); ++tree) {
+    for (int c = 0; c < MLNET_CLASSES_MAX; ++c) {
+      for (int stream = 0; stream < MLNET_STREAMS_MAX; ++stream) {
+        if (LaneBase* lane = LaneOf(tree, c, stream)) lanes.push_back(lane);
+      }
+    }
+  }
+  return lanes;
+}
+
+std::vector<Held> Engine::Suspend(uint64_t now_ns) {
+  std::vector<Held> held;
+  for (LaneBase* lane : LanesInOrder()) {
+    if (!lane->IsIdle()) lane->Receive(now_ns);
+  }
+  batch_.Flush();
+  for (const LaneBase* lane : LanesInOrder()) held.push_back(lane->HeldResults());
+  is_suspended_ = true;
+  return held;
+}
+
+bool Engine::ResumeIfSettled() {
+  const auto settled = transport_.TakeSettled();
+  if (!settled) return false;
+  is_suspended_ = false;
+  const auto lanes = LanesInOrder();
+  for (size_t i = 0; i < lanes.size(); ++i) lanes[i]->Resume((*settled)[i]);
+  batch_.Flush();
+  return true;
 }
 
 bool Engine::TakeSubmissions(uint64_t now_ns) {

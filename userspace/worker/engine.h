@@ -39,6 +39,9 @@ class Engine {
   void Fail(const Error& error);
   void SetRtoBounds(uint64_t min_ns, uint64_t max_ns);
   void SetGrant(const Grant& grant, uint64_t now_ns);
+  /// The kernel of this host sums nothing any more, and its inbox stands still: takes what that has and stops, until the
+  /// transport has a ring. Gives what this rank holds, by lane (ring/ring_lanes.h).
+  std::vector<Held> Suspend(uint64_t now_ns);
   /// Tells the daemon which collective each class is at, unless a MISMATCH already made it do so: the
   /// rank whose packet came first gets no MISMATCH, but its side belongs into the message.
   void DescribeCurrent();
@@ -72,6 +75,9 @@ class Engine {
   void ReportTrace(uint64_t now_ns);
   void Ping(uint64_t now_ns);
   void ShareGrant(uint64_t now_ns);
+  std::vector<LaneBase*> LanesInOrder() const;
+  bool ResumeIfSettled();
+  bool RunLanes(uint64_t now_ns);
 
   const EngineConfig config_;
   Transport& transport_;
@@ -92,6 +98,7 @@ class Engine {
   uint64_t reported_results_ = 0;
   uint64_t next_trace_ns_ = 0;
   bool has_trace_end_ = false;  // to be told
+  bool is_suspended_ = false;   // between the kernel and the ring
 
   std::atomic<bool> has_submissions_{false};
   std::mutex mutex_;                     // guards the three members below

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <array>
 #include <cfenv>
 
@@ -25,8 +26,8 @@ void RelaxCpu() {
 
 }  // namespace
 
-EngineThread::EngineThread(Engine& engine, Inbox& inbox, ControlLink& control, Fd ring)
-    : engine_(engine), inbox_(inbox), control_(control), ring_(std::move(ring)) {}
+EngineThread::EngineThread(Engine& engine, Inbox& inbox, ControlLink& control, RingPort& port, Fd ring)
+    : engine_(engine), inbox_(inbox), control_(control), port_(port), ring_(std::move(ring)) {}
 
 EngineThread::~EngineThread() { Stop(); }
 
@@ -57,7 +58,7 @@ void EngineThread::Run() {
   while (!is_stopping_.load(std::memory_order_relaxed)) {
     const uint64_t now_ns = clock_.NowNs();
     if (now_ns >= next_push_check_ns_) TakePushes();
-    const Turn turn = engine_.RunOnce(now_ns);
+    const Turn turn = RunOnce(now_ns);
     if (turn.has_progress) {
       spin_until_ns = now_ns + kSpinNs;
     } else if (now_ns < spin_until_ns && !engine_.IsIdle()) {
@@ -66,15 +67,31 @@ void EngineThread::Run() {
       Sleep();
     }
   }
+  port_.Linger();
   engine_.Fail({ErrorCode::kCancelled, "the communicator was closed", {}});
   control_.Report(engine_.Stats());
   control_.Leave();
 }
 
+Turn EngineThread::RunOnce(uint64_t now_ns) {
+  const bool has_received = port_.Advance(now_ns);
+  Turn turn = engine_.RunOnce(now_ns);
+  port_.Flush();
+  if (const auto failure = port_.TakeFailure()) GiveUp(*failure);
+  turn.has_progress |= has_received;
+  turn.next_ns = std::min(turn.next_ns, port_.NextEventNs());
+  return turn;
+}
+
+void EngineThread::GiveUp(const Error& error) {
+  control_.Abort(error);
+  engine_.Fail(error);
+}
+
 void EngineThread::Sleep() {
   is_asleep_.store(true, std::memory_order_seq_cst);
   inbox_.SetAsleep();
-  const Turn turn = engine_.RunOnce(clock_.NowNs());
+  const Turn turn = RunOnce(clock_.NowNs());
   if (!turn.has_progress && !is_stopping_.load()) Poll(turn.next_ns);
   inbox_.SetAwake();
   is_asleep_.store(false, std::memory_order_relaxed);
@@ -85,8 +102,8 @@ void EngineThread::Poll(uint64_t until_ns) {
   const uint64_t left_ns = std::min(until_ns > now_ns ? until_ns - now_ns : 0, control_.is_looking() ? kLookNs : kLongestSleepNs);
   const timespec timeout{static_cast<time_t>(left_ns / 1'000'000'000),
                          static_cast<long>(left_ns % 1'000'000'000)};
-  std::array<pollfd, 3> fds = {pollfd{ring_.get(), POLLIN, 0}, pollfd{event_.get(), POLLIN, 0},
-                               pollfd{control_.poll_fd(), POLLIN, 0}};
+  std::array<pollfd, 4> fds = {pollfd{ring_.get(), POLLIN, 0}, pollfd{event_.get(), POLLIN, 0},
+                               pollfd{control_.poll_fd(), POLLIN, 0}, pollfd{port_.poll_fd(), POLLIN, 0}};
   engine_.counters().sleeps.Add();
   if (::ppoll(fds.data(), fds.size(), &timeout, nullptr) <= 0) return;
   if (fds[1].revents != 0) {
@@ -103,7 +120,19 @@ void EngineThread::TakePushes() {
   if (pushes.grant) engine_.SetGrant(*pushes.grant, clock_.NowNs());
   if (pushes.is_traced) engine_.SetTracing(*pushes.is_traced);
   if (pushes.is_asked_to_describe) engine_.DescribeCurrent();
-  if (pushes.failure) engine_.Fail(*pushes.failure);
+  TakeRingPushes(pushes);
+  if (!pushes.failure) return;
+  engine_.Fail(*pushes.failure);
+  port_.Stop();
+}
+
+void EngineThread::TakeRingPushes(const Pushes& pushes) {
+  if (pushes.ring_order) {
+    const auto port = port_.Open(*pushes.ring_order, clock_.NowNs());
+    if (port) control_.TellRingPort(*port);
+    else GiveUp(port.error());
+  }
+  if (pushes.ring_peers) port_.Connect(*pushes.ring_peers, clock_.NowNs());
 }
 
 }  // namespace mlnet::worker

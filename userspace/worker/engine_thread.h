@@ -12,13 +12,15 @@
 #include "base/fd.h"
 #include "control_link.h"
 #include "engine.h"
+#include "ring/ring_port.h"
+#include "transport/inbox.h"
 
 namespace mlnet::worker {
 
 class EngineThread {
  public:
   /// All of them outlive the thread. `ring` is the notice ring's descriptor.
-  EngineThread(Engine& engine, Inbox& inbox, ControlLink& control, Fd ring);
+  EngineThread(Engine& engine, Inbox& inbox, ControlLink& control, RingPort& port, Fd ring);
   ~EngineThread();
 
   Result<void> Start();
@@ -32,10 +34,14 @@ class EngineThread {
   void Sleep();
   void Poll(uint64_t until_ns);
   void TakePushes();
+  void TakeRingPushes(const Pushes& pushes);
+  Turn RunOnce(uint64_t now_ns);
+  void GiveUp(const Error& error);
 
   Engine& engine_;
   Inbox& inbox_;
   ControlLink& control_;
+  RingPort& port_;
   Fd ring_;
   Fd event_;
   MonotonicClock clock_;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "ring/ring_router.h"
+
 namespace mlnet::worker {
 namespace {
 
@@ -127,6 +129,23 @@ void Lane::Resend(Flight& flight, uint64_t now_ns) {
   context_.counters.retransmits.Add();
 }
 
+Held Lane::HeldResults() const {
+  Held held = HeldFrom(oldest_, pool_.slots());
+  for (uint64_t seq = oldest_; seq < oldest_ + pool_.slots(); ++seq) {
+    if (next_of_slot_[flights_.IndexOf(seq)] > seq) held.Add(seq);
+  }
+  return held;
+}
+
+void Lane::Resume(const Settled& settled) {
+  next_timer_ns_ = kNever;
+  for (uint32_t i = flights_.first(); i != FlightTable::kNone; i = flights_.at(i).next) {
+    Flight& flight = flights_.at(i);
+    ++flight.transmissions;  // the pause is no measure of the path
+    if (settled.HolderOf(flight.seq) == kSummedAgain) Build(*flight.collective, flight.packet, true);
+  }
+}
+
 uint64_t Lane::NextEventNs() const { return std::min(next_timer_ns_, next_deadline_ns_); }
 
 void Lane::FailAll(const Error& error) {
@@ -152,7 +171,15 @@ std::string Lane::WhoIsMissing() const {
   return (ranks.size() == 1 ? "rank " : "ranks ") + names;
 }
 
+Error Lane::RingTimeoutError(const Collective& collective) const {
+  const auto missing = context_.transport.ring()->WhoIsMissing(tree_.tree, MLNET_CLASS_STREAM(traffic_class_, stream()), oldest_);
+  return {ErrorCode::kTimeout,
+          TimeoutText(collective) + (missing ? "waiting in the ring for rank " + std::to_string(*missing) : "the ring of ranks got no further"),
+          "are all ranks alive, and do they call the same collectives in the same order"};
+}
+
 Error Lane::TimeoutError(const Collective& collective) const {
+  if (context_.transport.ring() != nullptr) return RingTimeoutError(collective);
   const std::string what = TimeoutText(collective);
   const std::string& aggregator = tree_.aggregator;
   const bool is_about_oldest = last_notice_.type != 0 && last_notice_.seq == (oldest_ & MLNET_SEQ_MASK);

@@ -32,6 +32,8 @@ class Lane final : public LaneBase {
   void FailAll(const Error& error) override;
   bool Presses(uint64_t now_ns) override;
   bool HasAged(uint64_t now_ns) override;
+  Held HeldResults() const override;
+  void Resume(const Settled& settled) override;
   uint64_t srtt_ns() const { return rtt_.srtt_ns(); }
 
  private:
@@ -46,7 +48,7 @@ class Lane final : public LaneBase {
   void Consume(Flight& flight, uint64_t now_ns);
   bool Fits(const mlnet_cell& cell, const Collective& collective, uint64_t packet);
   void OnAnswer(Flight& flight, uint64_t now_ns);
-  void Count(const Collective& collective);
+  void Count(const Collective& collective, uint64_t seq);
   void Record(const Collective& collective, uint64_t received_ns, uint64_t now_ns);
   void OnPlaced(Collective& collective) override { unsent_.push_back(&collective); }
 
@@ -58,6 +60,7 @@ class Lane final : public LaneBase {
   void OnHeld(Flight& flight, uint64_t now_ns);
   void WakeAt(uint64_t at_ns) { next_timer_ns_ = std::min(next_timer_ns_, at_ns); }
   Error TimeoutError(const Collective& collective) const override;
+  Error RingTimeoutError(const Collective& collective) const;
   std::string WhoIsMissing() const;
 
   const Packetizer packetizer_;

@@ -15,6 +15,7 @@
 #include "control_sink.h"
 #include "counters.h"
 #include "recorder.h"
+#include "ring/agreement.h"
 #include "send_batch.h"
 
 namespace mlnet::worker {
@@ -49,6 +50,11 @@ class LaneBase {
   virtual void SetRtoBounds(uint64_t min_ns, uint64_t max_ns) = 0;
   /// `window`: this lane's part of the grant's.
   virtual void SetGrant(const Grant& grant, uint32_t window, uint64_t now_ns) = 0;
+
+  /// Which results this end has. REQUIRES: none comes in any more.
+  virtual Held HeldResults() const { return HeldFrom(oldest_, pool_.slots()); }
+  /// The ring has taken over: whatever is on its way and nobody's result is sent again.
+  virtual void Resume(const Settled&) {}
 
   bool IsIdle() const { return active_.empty(); }
   /// When Receive must be called again though nothing comes in.

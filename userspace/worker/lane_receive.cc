@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What comes back to a lane: results, notices, and the passing of time.
 #include "lane.h"
+#include "ring/ring_router.h"
 #include "wire/packet.h"
 
 namespace mlnet::worker {
@@ -12,6 +13,7 @@ constexpr uint64_t kReorderShare = 4;  // of a round trip
 }  // namespace
 
 bool Lane::Receive(uint64_t now_ns) {
+  const bool has_ring = context_.transport.ring() != nullptr;  // loses nothing, so nothing is asked for
   bool has_progress = false;
   next_timer_ns_ = kNever;
   for (uint32_t i = flights_.first(); i != FlightTable::kNone && !failure_;) {
@@ -20,12 +22,12 @@ bool Lane::Receive(uint64_t now_ns) {
     if (IsPublished(flight.seq)) {
       Consume(flight, now_ns);
       has_progress = true;
-    } else {
+    } else if (!has_ring) {
       RunTimers(flight, now_ns);
     }
   }
   if (has_timed_out_) AskWithOldest(now_ns);
-  if (!has_asked_ && !is_waiting_for_others_) AskAfterSilence(now_ns);
+  if (!has_ring && !has_asked_ && !is_waiting_for_others_) AskAfterSilence(now_ns);
   RetireAnswered();
   return has_progress;
 }
@@ -37,7 +39,7 @@ void Lane::Consume(Flight& flight, uint64_t now_ns) {
   if (!Fits(cell, collective, flight.packet)) return;
   if ((cell.flags & MLNET_F_NO_DATA) != 0) collective.traffic->TakeReceipt(flight.packet, cell);
   else collective.traffic->Take(flight.packet, cell);
-  Count(collective);
+  Count(collective, seq);
   OnAnswer(flight, now_ns);
   flights_.Remove(flight);
   --collective.in_flight;
@@ -67,12 +69,15 @@ bool Lane::Fits(const mlnet_cell& cell, const Collective& collective, uint64_t p
   return false;
 }
 
-void Lane::Count(const Collective& collective) {
+void Lane::Count(const Collective& collective, uint64_t seq) {
   Counters& counters = context_.counters;
   counters.results.Add();
   counters.bytes.Add(collective.bytes_per_packet);
   if (collective.parent) counters.repairs.Add();
-  (collective.traffic->IsSummedByRanks() ? counters.summed_in_user_space : counters.summed_in_kernel).Add();
+  const RingRouter* ring = context_.transport.ring();
+  const bool is_ring_sum = ring != nullptr && !ring->WasSummedBefore(tree_.tree, MLNET_CLASS_STREAM(traffic_class_, stream()), seq);
+  if (is_ring_sum) counters.summed_in_ring.Add();
+  (is_ring_sum || collective.traffic->IsSummedByRanks() ? counters.summed_in_user_space : counters.summed_in_kernel).Add();
 }
 
 void Lane::OnAnswer(Flight& flight, uint64_t now_ns) {

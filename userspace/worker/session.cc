@@ -51,8 +51,10 @@ Result<void> CheckJoin(const JoinOptions& options) {
 Session::Session(const EngineConfig& config, std::unique_ptr<ControlLink> control, std::unique_ptr<UdpTransport> transport, Fd ring)
     : control_(std::move(control)),
       transport_(std::move(transport)),
-      engine_(config, *transport_, *control_),
-      thread_(engine_, transport_->inbox(), *control_, std::move(ring)) {}
+      member_(config, *transport_),
+      engine_(config, member_, *control_),
+      port_(engine_, member_),
+      thread_(engine_, transport_->inbox(), *control_, port_, std::move(ring)) {}
 
 Result<std::unique_ptr<Session>> Session::Join(const JoinOptions& options, bool is_server) {
   auto control = ControlLink::Connect(options.socket);

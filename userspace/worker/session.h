@@ -7,6 +7,7 @@
 #include "control_link.h"
 #include "engine.h"
 #include "engine_thread.h"
+#include "ring/ring_port.h"
 #include "transport/udp_transport.h"
 
 namespace mlnet::worker {
@@ -30,7 +31,9 @@ class Session {
 
   std::unique_ptr<ControlLink> control_;
   std::unique_ptr<UdpTransport> transport_;
+  RingMember member_;
   Engine engine_;
+  RingPort port_;
   EngineThread thread_;
 };
 

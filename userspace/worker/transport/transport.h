@@ -3,17 +3,22 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
+#include <vector>
 
 #include "mlnet/error.h"
 #include "mlnet/event.h"
 #include "mlnet/job.h"
+#include "ring/agreement.h"
 
 namespace mlnet::worker {
 
 /// Most packets and bytes of one Send: what the kernel takes as one UDP GSO datagram.
 inline constexpr size_t kBatchPacketsMax = 44;
 inline constexpr size_t kBatchBytesMax = 64768;
+
+class RingRouter;
 
 class Transport {
  public:
@@ -28,6 +33,11 @@ class Transport {
   virtual const mlnet_cell* Cells() const = 0;
   /// Takes the oldest notice for this rank; false when there is none.
   virtual bool NextNotice(mlnet_notice& notice) = 0;
+
+  /// The ring that took over from a lost aggregator: it loses nothing, so there are no retries. Null: the kernel sums.
+  virtual const RingRouter* ring() const { return nullptr; }
+  /// When the ring has taken over, once: what becomes of the packets that were on their way, by lane (ring/ring_lanes.h).
+  virtual std::optional<std::vector<Settled>> TakeSettled() { return std::nullopt; }
 };
 
 }  // namespace mlnet::worker
