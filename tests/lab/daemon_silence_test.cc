@@ -49,6 +49,7 @@ class DaemonSilence : public ::testing::Test {
     options.rank = rank;
     options.world_size = world_size;
     options.socket = socket;
+    options.requires_kernel = requires_kernel_;
     auto comm = Communicator::Join(options);
     if (!comm) return Write(rank, "error", comm.error().ToString());
     std::vector<int32_t> data(kCount, rank + 1), sum(kCount);
@@ -85,6 +86,7 @@ class DaemonSilence : public ::testing::Test {
 
   DaemonLab lab_{{"w1", "w2", "a1"}};
   std::vector<pid_t> ranks_;
+  bool requires_kernel_ = false;
 };
 
 TEST_F(DaemonSilence, a_stopped_rank_is_named_on_the_others) {
@@ -111,7 +113,8 @@ TEST_F(DaemonSilence, a_host_that_is_cut_off_is_named_and_learns_that_it_is) {
   EXPECT_THAT(ErrorOf(1), ::testing::AnyOf(HasSubstr("has not heard of " + Who(1, "w2")), HasSubstr("has not answered host w2")));
 }
 
-TEST_F(DaemonSilence, an_aggregator_that_is_cut_off_is_named) {
+TEST_F(DaemonSilence, an_aggregator_that_is_cut_off_is_named_where_nothing_may_take_its_place) {
+  requires_kernel_ = true;
   ASSERT_NO_FATAL_FAILURE(Start({"w1", "w2"}));
   Cut("a1");
   // Each side holds the other for lost; whoever says so first is heard.

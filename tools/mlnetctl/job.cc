@@ -22,6 +22,7 @@ struct CreateArgs {
   std::string shape;
   std::string order;
   std::string root;
+  std::string require_mode;
 };
 
 struct SetArgs {
@@ -59,6 +60,7 @@ int Create(Context& context, const CreateArgs& args) {
   if (!args.multicast.empty()) params["multicast"] = args.multicast;
   if (!args.shape.empty()) params["shape"] = args.shape;
   if (!args.root.empty()) params["root"] = args.root;
+  if (!args.require_mode.empty()) params["require_mode"] = args.require_mode;
   const auto result = context.Call("job.create", params);
   if (!result) return context.Fail(result.error());
   if (context.options.json) context.PrintJson(*result);
@@ -170,7 +172,8 @@ int Show(Context& context, const std::string& name) {
   if (const auto shape = job.find("shape"); shape != job.end() && !Text(*shape, "name").empty()) {
     out << "  shape       " << Text(*shape, "name") << ": " << Text(*shape, "why") << "\n";
   }
-  out << "  results by  " << Fan(job) << "\n";
+  if (Text(job, "mode") == "ring") out << "  mode        ring of ranks, in user space: " << Text(job, "mode_why") << "\n";
+  else out << "  results by  " << Fan(job) << "\n";
   if (job.contains("spec")) out << "  links       " << TurnOf(job) << "\n";
   for (const Json& pool : Items(job, "pools")) {
     out << fmt::format("  pool        class {} stream {}: {} slots\n", Text(pool, "class"),
@@ -221,6 +224,8 @@ void AddCreate(CLI::App& job, Context& context) {
   create->add_option("--ceiling", args->ceiling, "traffic classes above this one are marked like it")->check(CLI::Range(0, 7));
   create->add_option("--order", args->order, "fair, or shortest: jobs in turn, least left to transfer first")
       ->check(CLI::IsMember({"fair", "shortest"}));
+  create->add_option("--require-mode", args->require_mode, "kernel: the job fails when it loses a host that only sums; any: its ranks go on in user space")
+      ->check(CLI::IsMember({"any", "kernel"}));
   create->add_option("--work-bytes", args->work_bytes, "what each rank transfers in all");
   create->callback(
       [&context, args] { context.action = [&context, args] { return Create(context, *args); }; });
@@ -253,7 +258,7 @@ void AddJob(CLI::App& app, Context& context) {
   list->callback([&context] { context.action = [&context] { return List(context); }; });
 
   auto changed = std::make_shared<SetArgs>();
-  CLI::App* set = job->add_subcommand("set", "change a job while it runs: weight, order, ceiling, lost_ms, work_bytes, rto_min_us, rto_max_us");
+  CLI::App* set = job->add_subcommand("set", "change a job while it runs: weight, order, ceiling, lost_ms, require_mode, work_bytes, rto_min_us, rto_max_us");
   set->add_option("NAME", changed->name, "job")->required();
   set->add_option("KEY=VALUE", changed->pairs, "such as weight=2")->required();
   set->callback([&context, changed] { context.action = [&context, changed] { return Set(context, *changed); }; });

@@ -177,6 +177,7 @@ void ReadJob(TableReader& in, Config& config) {
   in.OneOf("order", out.order, {"fair", "shortest"});
   in.Number("lost_ms", 0, kLostMsMax, out.lost_ms);
   in.Number("ceiling", 0, MLNET_CLASSES_MAX - 1, out.ceiling);
+  in.OneOf("require_mode", out.require_mode, {"any", "kernel"});
   in.RejectUnknown();
   if (auto ok = CheckShape(out.shape); !ok) in.Fail("shape", ok.error().message);
   else if (auto spec = CheckSpec(out); !spec) {
@@ -227,6 +228,9 @@ Result<void> CheckSpec(const JobSpec& spec) {
   }
   if (spec.order != "fair" && spec.order != "shortest") {
     return Err(ErrorCode::kInvalidArgument, "order is '" + spec.order + "', must be one of: fair, shortest");
+  }
+  if (spec.require_mode != "any" && spec.require_mode != "kernel") {
+    return Err(ErrorCode::kInvalidArgument, "require_mode is '" + spec.require_mode + "', must be one of: any, kernel");
   }
   if (spec.root != "reflect" && spec.root != "server") {
     return Err(ErrorCode::kInvalidArgument, "root is '" + spec.root + "', must be one of: reflect, server");

@@ -160,7 +160,7 @@ Result<void> Join(JobView& view, const JoinRequest& request, uint64_t now_ms) {
     job.opened_ms = now_ms;
     job.uid = request.uid;
   }
-  view.members.push_back({job.incarnation, request.rank, request.host, request.pid, true, false, 0, "", request.pings, request.uid});
+  view.members.push_back({job.incarnation, request.rank, request.host, request.pid, true, false, 0, "", request.pings, request.uid, request.rings, 0});
   std::sort(view.members.begin(), view.members.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
   return {};
 }

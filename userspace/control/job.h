@@ -25,6 +25,7 @@ struct JoinRequest {
   int pid = 0;
   uint32_t uid = 0;
   bool pings = false;  // it will show the nodes above that it lives
+  bool rings = false;  // it can go on in a ring without a host that sums, and may
 };
 
 /// Adds the rank, opening a new incarnation where the name is free again. An error is for this rank;

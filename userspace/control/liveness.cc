@@ -5,7 +5,7 @@
 
 #include "control/job.h"
 #include "control/plan.h"
-#include "control/tree.h"
+#include "control/ring.h"
 
 namespace mlnet::control {
 namespace {
@@ -53,9 +53,20 @@ std::optional<Loss> Liveness::LostChild(const JobView& view, const std::string& 
     Loss loss{{ErrorCode::kRankLost, "host " + host + " has not heard of " + Names(lost) + SilenceText(heard_ns, now_ns),
                "is the process stopped, the host down or cut off; lost_ms of the job says how long is too long"}, {}};
     for (const MemberRecord* m : lost) loss.ranks.push_back(m->rank);
+    const bool is_node = LocalRanks(plan, children[child].host).empty();
+    if (is_node) loss.host = children[child].host;
+    loss.is_alone = CanLose(view, host) && !HearsOthers(view, children, signs, now_ns);
     return loss;
   }
   return std::nullopt;
+}
+
+// Within half the time that makes one silent: those that fell silent with it have not been heard of for about as long.
+bool Liveness::HearsOthers(const JobView& view, const std::vector<TreeChild>& children, const TreeSigns& signs, uint64_t now_ns) const {
+  return std::any_of(signs.children.begin(), signs.children.end(), [&](const auto& sign) {
+    const auto& [child, last_ns] = sign;
+    return child < children.size() && !Pinging(view, children[child].ranks).empty() && !IsOver(last_ns, now_ns, view.job.spec.lost_ms / 2);
+  });
 }
 
 std::optional<Loss> Liveness::LostRoot(const JobView& view, const std::string& host, size_t tree, const TreeSigns& signs,
@@ -65,7 +76,7 @@ std::optional<Loss> Liveness::LostRoot(const JobView& view, const std::string& h
   const PlanPort& root = RootOf(view.job.plan, tree);
   return Loss{{ErrorCode::kUnavailable,
                "host " + root.host + ", which sums at " + root.address + ", has not answered host " + host + SilenceText(heard_ns, now_ns),
-               "is it down or cut off; mlnetctl status there"}, {}};
+               "is it down or cut off; mlnetctl status there"}, {}, root.host, true};
 }
 
 std::optional<Loss> Liveness::LostStopped(const JobView& view, const Signs& signs, uint64_t now_ns) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "control/model.h"
+#include "control/tree.h"
 
 namespace mlnet::control {
 
@@ -33,6 +34,9 @@ struct Signs {
 struct Loss {
   Error error;
   std::vector<int> ranks;
+  std::string host{};     // of the node that is silent, where no rank is on it
+  bool is_root = false;   // `host` is a root: whoever does not hear it may be cut off itself
+  bool is_alone = false;  // the host that looks hears nobody at all: most likely it is the one that is cut off
 };
 
 /// Judges one job on one host.
@@ -49,6 +53,7 @@ class Liveness {
  private:
   std::optional<Loss> LostStopped(const JobView& view, const Signs& signs, uint64_t now_ns);
   std::optional<Loss> LostChild(const JobView& view, const std::string& host, size_t tree, const TreeSigns& signs, uint64_t now_ns) const;
+  bool HearsOthers(const JobView& view, const std::vector<TreeChild>& children, const TreeSigns& signs, uint64_t now_ns) const;
   bool IsSilent(uint64_t last_ns, uint64_t heard_ns, uint64_t now_ns, uint32_t lost_ms) const;
   std::optional<Loss> LostRoot(const JobView& view, const std::string& host, size_t tree, const TreeSigns& signs, uint64_t now_ns) const;
 

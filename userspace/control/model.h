@@ -62,9 +62,10 @@ struct JobSpec {
   uint64_t work_bytes = 0;      // what each rank transfers in all; 0: as the ranks say
   uint32_t lost_ms = 800;       // a rank or host that has not been heard of for so long is lost; 0: only by other signs
   uint32_t ceiling = 7;         // packets of more urgent traffic classes are marked as this one
+  std::string require_mode = "any";  // or "kernel": it fails rather than go on in user space (ring.h)
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobSpec, slots, classes, multicast, shape, root, timeout_ms, deadline_ms, rto_min_us,
-                                                rto_max_us, window_first, weight, order, work_bytes, ceiling, lost_ms)
+                                                rto_max_us, window_first, weight, order, work_bytes, ceiling, lost_ms, require_mode)
 
 /// What the order of jobs depends on (order.h); noted by the host of rank 0, and only when something turns.
 struct JobProgress {
@@ -120,6 +121,14 @@ struct Plan {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Plan, job_id, epoch, port, shape, why, ports, trees, group, blocks, log2_slots,
                                                 classes, host_of_rank, server_host)
 
+/// The ring of ranks that took over from a lost host (ring.h).
+struct RingRecord {
+  uint64_t began_ms = 0;  // 0: the kernel sums
+  std::string why;        // who was lost
+  std::string token;      // shows that who connects belongs to the job; never shown
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RingRecord, began_ms, why, token)
+
 inline constexpr const char* kJoining = "joining";
 inline constexpr const char* kPreparing = "preparing";
 inline constexpr const char* kReady = "ready";
@@ -148,10 +157,11 @@ struct JobRecord {
   std::string reason;
   std::string hint;
   std::vector<int> ranks;  // who caused it
+  RingRecord ring;
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobRecord, name, incarnation, state, world_size, declared, deleted, spec, progress, plan,
                                                 job_id, fan, fan_why, uid, opened_ms, failed_ms, mismatch_ms, failed_joining,
-                                                code, reason, hint, ranks)
+                                                code, reason, hint, ranks, ring)
 
 inline constexpr int kServerRank = -1;  // of the job's server, a member like the ranks
 
@@ -168,9 +178,11 @@ struct MemberRecord {
   std::string collective;  // its answer after a mismatch
   bool pings = false;      // shows the nodes above that it lives
   uint32_t uid = kUidUnknown;  // of its process
+  bool rings = false;          // can go on in a ring, and may
+  uint16_t ring_port = 0;      // where it listens for that; 0: not yet
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(MemberRecord, incarnation, rank, host, pid, connected, left, fingerprint,
-                                                collective, pings, uid)
+                                                collective, pings, uid, rings, ring_port)
 
 /// How far one host is with one job.
 struct JobHostRecord {
@@ -179,8 +191,9 @@ struct JobHostRecord {
   bool prepared = false;        // maps and table entry are in place
   uint32_t multicast_seen = 0;  // bit per tree: a probe of its root came in by the group
   bool serving = false;         // the trees it sums send results the way that was decided
+  std::string silent_root{};      // whom it has not heard of for too long, of the roots
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobHostRecord, incarnation, host, prepared, multicast_seen, serving)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobHostRecord, incarnation, host, prepared, multicast_seen, serving, silent_root)
 
 /// A job with everything that belongs to its present incarnation.
 struct JobView {

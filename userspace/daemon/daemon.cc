@@ -16,6 +16,7 @@
 
 #include "base/errno_error.h"
 #include "control/job.h"
+#include "control/ring.h"
 #include "daemon/probe.h"
 
 namespace mlnet::daemon {
@@ -136,7 +137,8 @@ int Daemon::WaitMs() const {
   int wait = jobs_.empty() ? kIdleMs : kActiveMs;
   for (const control::JobView& view : snapshot_.jobs) {
     const bool is_opening = view.job.state == control::kPreparing || (view.job.state == control::kJoining && !view.members.empty());
-    if (is_opening || (view.job.mismatch_ms != 0 && !HasEnded(view.job))) wait = kPendingMs;
+    const bool is_ring_opening = IsInRing(view.job) && !IsRingOpen(view);
+    if (is_opening || is_ring_opening || (view.job.mismatch_ms != 0 && !HasEnded(view.job))) wait = kPendingMs;
   }
   return wait;
 }
@@ -180,11 +182,11 @@ void Daemon::EndDeadSessions() {
 bool Daemon::LeaveJobs() {
   Refresh();
   RemoveGone();
-  size_t num_ready = 0;
-  for (const auto& [name, local] : jobs_.all()) num_ready += FindJob(name)->job.state == control::kReady;
+  const auto num_ready = std::count_if(snapshot_.jobs.begin(), snapshot_.jobs.end(),
+                                       [&](const auto& v) { return v.job.state == control::kReady && NeedsHost(v.job, config_.host); });
   if (num_ready == 0) return false;
   ::sd_notify(0, "STOPPING=1");
-  spdlog::info("{} jobs go on in the kernel; the next mlnetd takes over, mlnetd --clean ends them", num_ready);
+  spdlog::info("{} jobs go on without it; the next mlnetd takes over, mlnetd --clean ends them", num_ready);
   const Error stopping = StoppingError();
   for (const auto& [peer, join] : waiting_) server_->ReplyError(peer, join.request_id, stopping);
   for (const control::JobView& view : snapshot_.jobs) {
@@ -211,7 +213,7 @@ void Daemon::Stop() {
   ::sd_notify(0, "STOPPING=1");
   const Error stopping = StoppingError();
   for (const control::JobView& view : snapshot_.jobs) {
-    if (IsActive(view.job) && Involves(view.job.plan, config_.host)) FailJob(view, stopping, {});
+    if (IsActive(view.job) && NeedsHost(view.job, config_.host)) LoseHost(view, config_.host, stopping);
   }
   for (const auto& [peer, join] : waiting_) server_->ReplyError(peer, join.request_id, stopping);
   Refresh();

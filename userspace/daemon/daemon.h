@@ -8,6 +8,7 @@
 //   trace_methods.cc     the same: a timeline of what a job does
 //   level_methods.cc     the same: what jobs do, level by level and at the moment
 //   silence.cc           who has not been heard of
+//   ring.cc              jobs that go on without a host that summed
 //   order.cc             who uses the links where jobs meet
 //   store_outage.cc      what goes on while the store does not answer
 //   takeover.cc          jobs that an earlier daemon left running, and their ranks
@@ -56,6 +57,8 @@ struct RankSession {
   uint64_t done_bytes = 0;   // of these
   uint64_t moved_ms = 0;     // when that last grew; 0: not yet
   control::Grant grant;      // as last told
+  bool was_ring_opened = false;  // told to open a port for the ring
+  bool was_ring_joined = false;  // told who its neighbours are
   bool has_news = false;     // report is not in the store yet
   Fd process;                // pidfd: a forked child may keep the connection open
   uint64_t absent_until_ms = 0;  // it has no connection since the daemon was restarted, and is lost then; 0: it has one
@@ -137,7 +140,17 @@ class Daemon : private rpc::ServerHandler {
   // silence.cc
   void FindSilence();
   std::set<int> StoppedRanks(const std::string& job) const;
+  void OnSilence(const control::JobView& view, const control::Loss& loss, uint64_t now_ns);
   void DeclareLost(const control::JobView& view, const control::Loss& loss);
+
+  // ring.cc
+  /// The job goes on without `host` where it can, else it fails with `error`.
+  bool LoseHost(const control::JobView& view, const std::string& host, const Error& error);
+  void TellSilentRoot(const control::JobView& view, const std::string& root, const Error& error);
+  bool IsBarred(const control::JobView& view) const;
+  void ServeRings();
+  void ServeRing(rpc::PeerId peer, RankSession& session, const control::JobView& view);
+  void OnRingPort(const RankSession& session, const rpc::Request& request);
 
   // order.cc
   void OrderJobs();
@@ -218,6 +231,11 @@ class Daemon : private rpc::ServerHandler {
   std::map<rpc::PeerId, WaitingJoin> waiting_;  // for the store
   std::deque<News> news_;
   std::map<std::string, control::Liveness> liveness_;  // of jobs that run here
+  struct Suspicion {
+    std::string root;       // whom this host does not hear; empty: nobody at all
+    uint64_t since_ns = 0;  // CLOCK_MONOTONIC
+  };
+  std::map<std::string, Suspicion> suspicions_;  // by job: the other hosts have a while to say the same
   std::map<std::string, Trace> traces_;  // by job; for operators that look at the moment
   std::map<std::string, FanProbe> hop_probes_;  // of jobs that wait for the link address of a node above
   std::map<std::string, FanProbe> probes_;  // of jobs that are prepared and summed here
@@ -241,5 +259,8 @@ class Daemon : private rpc::ServerHandler {
 
 /// Wall clock: heartbeats are compared between hosts.
 uint64_t NowMs();
+
+/// 128 random bits as hexadecimal digits; "" where the kernel gives none.
+std::string NewRingToken();
 
 }  // namespace mlnet::daemon

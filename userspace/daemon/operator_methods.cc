@@ -5,6 +5,7 @@
 #include <map>
 
 #include "control/job.h"
+#include "control/ring.h"
 #include "daemon/daemon.h"
 #include "daemon/probe.h"
 #include "daemon/views.h"
@@ -43,7 +44,7 @@ Result<void> ReadSpec(const Json& params, control::JobSpec& spec) {
                                                     {"ceiling", &spec.ceiling},
                                                     {"lost_ms", &spec.lost_ms}};
   const std::map<std::string, std::string*> texts = {
-      {"multicast", &spec.multicast}, {"shape", &spec.shape}, {"order", &spec.order}, {"root", &spec.root}};
+      {"multicast", &spec.multicast}, {"shape", &spec.shape}, {"order", &spec.order}, {"root", &spec.root}, {"require_mode", &spec.require_mode}};
   const auto take = [&params](const std::string& key, auto& out) -> Result<void> {
     auto value = rpc::GetOr(params, key.c_str(), out);
     if (!value) return tl::make_unexpected(value.error());
@@ -99,6 +100,12 @@ Result<Json> Daemon::Status() {
     problems.push_back({{"message", control::NamesOf({join.request.rank}) + " of job '" + join.job + "' has been waiting for the store for " +
                                         std::to_string((NowMs() - join.began_ms) / 1000) + " s"},
                         {"hint", ""}});
+  }
+  for (const JobView& view : snapshot_.jobs) {
+    if (!IsInRing(view.job) || HasEnded(view.job)) continue;
+    problems.push_back({{"message", "job '" + view.job.name + "' has been summing in user space for " +
+                                        std::to_string((NowMs() - view.job.ring.began_ms) / 1000) + " s: " + view.job.ring.why},
+                        {"hint", "it goes back to the kernel when its ranks join it anew"}});
   }
   return Json{{"schema", "mlnet.status/1"},
               {"state", problems.empty() ? "ok" : "degraded"},
@@ -219,7 +226,7 @@ Result<Json> Daemon::JobSet(const Json& params) {
                               spec.root != view.job.spec.root;
     if (is_shape_new && IsActive(view.job)) {
       return Err(ErrorCode::kConflict, "slots, classes, shape, root and multicast of job '" + *name + "' cannot change while it runs",
-                 "live are weight, order, ceiling, lost_ms, work_bytes, rto_min_us and rto_max_us");
+                 "live are weight, order, ceiling, lost_ms, require_mode, work_bytes, rto_min_us and rto_max_us");
     }
     const bool is_pinged_too_seldom = spec.lost_ms != 0 && (view.job.spec.lost_ms == 0 || spec.lost_ms < view.job.spec.lost_ms);
     if (is_pinged_too_seldom && IsActive(view.job)) {
@@ -284,13 +291,12 @@ Result<Json> Daemon::Stats(const Json& params) {
   stats["host"] = config_.host;
   stats["tags"] = ifaces_.TagCounters();
   stats["jobs"] = Json::object();
-  for (const char* key : {"retransmits", "summed_in_kernel", "summed_in_user_space"}) stats[key] = uint64_t{0};
+  constexpr const char* kOfRanks[] = {"retransmits", "summed_in_kernel", "summed_in_user_space", "summed_in_ring"};
+  for (const char* key : kOfRanks) stats[key] = uint64_t{0};
   for (const JobView& view : snapshot_.jobs) {
     if (view.job.deleted || (!only->empty() && view.job.name != *only)) continue;
     const Json totals = JobTotals(CountersOf(view));
-    for (const char* key : {"retransmits", "summed_in_kernel", "summed_in_user_space"}) {
-      stats[key] = stats[key].get<uint64_t>() + totals[key].get<uint64_t>();
-    }
+    for (const char* key : kOfRanks) stats[key] = stats[key].get<uint64_t>() + totals[key].get<uint64_t>();
     stats["jobs"][view.job.name] = totals;
   }
   if (!only->empty() && stats["jobs"].empty()) return tl::make_unexpected(NoSuchJob(*only));

@@ -39,6 +39,7 @@ Result<JoinParams> ReadJoin(const Json& params, uint32_t default_timeout_ms) {
   auto work_bytes = rpc::GetOr<uint64_t>(params, "work_bytes", 0);
   auto classes = rpc::GetOr<uint32_t>(params, "classes", 0);
   auto pings = rpc::GetOr<bool>(params, "pings", false);
+  auto rings = rpc::GetOr<bool>(params, "ring", false);
   if (!job) return tl::make_unexpected(job.error());
   if (!rank) return tl::make_unexpected(rank.error());
   if (!world_size) return tl::make_unexpected(world_size.error());
@@ -46,13 +47,14 @@ Result<JoinParams> ReadJoin(const Json& params, uint32_t default_timeout_ms) {
   if (!work_bytes) return tl::make_unexpected(work_bytes.error());
   if (!classes) return tl::make_unexpected(classes.error());
   if (!pings) return tl::make_unexpected(pings.error());
+  if (!rings) return tl::make_unexpected(rings.error());
   if (*classes > MLNET_CLASSES_MAX) {
     return Err(ErrorCode::kInvalidArgument, "classes is " + std::to_string(*classes) + ", must be 1 to 8, or 0 for mlnetd's default");
   }
   if (!control::IsName(*job)) {
     return Err(ErrorCode::kInvalidArgument, "job name '" + *job + "' is not 1 to 63 of A-Z a-z 0-9 . _ -");
   }
-  return JoinParams{*job, {*rank, *world_size, "", 0, 0, *pings}, std::min(*timeout_ms, kJoinTimeoutMaxMs), *work_bytes, *classes};
+  return JoinParams{*job, {*rank, *world_size, "", 0, 0, *pings, *rings}, std::min(*timeout_ms, kJoinTimeoutMaxMs), *work_bytes, *classes};
 }
 
 Json RanksOf(const std::vector<control::TreeChild>& children) {
@@ -202,7 +204,10 @@ void Daemon::AnswerJoin(rpc::PeerId peer, RankSession& session, const JobView& v
 
 bool Daemon::OnRankMethod(rpc::PeerId peer, const rpc::Request& request) {
   const std::string& method = request.method;
-  if (method != "report" && method != "describe" && method != "abort" && method != "traced" && method != "leave") return false;
+  if (method != "report" && method != "describe" && method != "abort" && method != "traced" && method != "ring_port" &&
+      method != "leave") {
+    return false;
+  }
   const auto it = sessions_.find(peer);
   if (it == sessions_.end()) {
     server_->ReplyError(peer, request.id, Error{ErrorCode::kInvalidArgument, "'" + method + "' before join", ""});
@@ -221,6 +226,8 @@ bool Daemon::OnRankMethod(rpc::PeerId peer, const rpc::Request& request) {
     OnAbort(session, request);
   } else if (method == "traced") {
     OnTraced(session, request);
+  } else if (method == "ring_port") {
+    OnRingPort(session, request);
   } else {
     EndSession(peer, /*orderly=*/true);
   }

@@ -9,6 +9,7 @@
 
 #include "control/job.h"
 #include "control/plan.h"
+#include "control/ring.h"
 #include "control/tree.h"
 #include "daemon/daemon.h"
 
@@ -96,6 +97,7 @@ void Daemon::Pass() {
   EndAbsent();
   FindSilence();
   ServeSessions();
+  ServeRings();
   EndTraces();
   OrderJobs();
   if (now_ms >= next_flush_ms_) {
@@ -126,7 +128,7 @@ void Daemon::RemoveGone() {
   std::vector<std::string> gone;
   for (const auto& [name, local] : jobs_.all()) {
     const JobView* view = FindJob(name);
-    if (view == nullptr || view->job.incarnation != local.incarnation || !IsActive(view->job)) gone.push_back(name);
+    if (view == nullptr || view->job.incarnation != local.incarnation || !IsActive(view->job) || IsBarred(*view)) gone.push_back(name);
   }
   for (const std::string& name : gone) Uninstall(name);
   std::erase_if(hop_probes_, [&](const auto& probe) {
@@ -155,7 +157,7 @@ bool Daemon::Step(const JobView& view) {
     return done.has_value();
   }
   if (EndIfBroken(view) || PlanIfFull(view)) return true;
-  if (!IsActive(view.job) || !Involves(view.job.plan, config_.host)) return false;
+  if (!IsActive(view.job) || IsInRing(view.job) || !Involves(view.job.plan, config_.host)) return false;
   return InstallIfNeeded(view) || FinishPreparing(view);
 }
 
@@ -163,7 +165,7 @@ bool Daemon::EndIfBroken(const JobView& view) {
   const uint64_t now_ms = NowMs();
   if (MismatchIsRipe(view, now_ms)) return FailJob(view, MismatchError(view), {});
   if (!IsActive(view.job)) return false;
-  for (const std::string& host : HostsOf(view.job.plan)) {
+  for (const std::string& host : HostsNeeded(view.job)) {
     if (host == config_.host) continue;
     std::string why = WhyHostIsGone(snapshot_, host, now_ms);
     if (why.empty()) continue;
@@ -173,7 +175,7 @@ bool Daemon::EndIfBroken(const JobView& view) {
     if (!fresh) return false;
     snapshot_.hosts = std::move(*fresh);
     why = WhyHostIsGone(snapshot_, host, now_ms);
-    if (!why.empty()) return FailJob(view, Error{ErrorCode::kUnavailable, why, "start it again, then the job"}, {});
+    if (!why.empty()) return LoseHost(view, host, Error{ErrorCode::kUnavailable, why, "start it again, then the job"});
   }
   return false;
 }

@@ -7,6 +7,7 @@
 #include "base/read_file.h"
 #include "control/job.h"
 #include "control/plan.h"
+#include "control/ring.h"
 #include "control/tree.h"
 #include "daemon/daemon.h"
 
@@ -47,6 +48,7 @@ void Daemon::FindSilence() {
   const uint64_t now_ns = MonotonicNs();
   if (now_ns < next_look_ns_) return;
   next_look_ns_ = now_ns + kLookEveryNs;
+  std::erase_if(suspicions_, [this](const auto& entry) { return jobs_.Find(entry.first) == nullptr; });
   std::erase_if(liveness_, [this](const auto& entry) {
     const JobView* view = FindJob(entry.first);
     return view == nullptr || view->job.incarnation != entry.second.incarnation() || view->job.state != control::kReady;
@@ -56,8 +58,32 @@ void Daemon::FindSilence() {
     if (view == nullptr || view->job.incarnation != local.incarnation || view->job.state != control::kReady) continue;
     control::Liveness& liveness = liveness_.try_emplace(name, local.incarnation, now_ns).first->second;
     const auto loss = liveness.Look(*view, config_.host, {jobs_.Signs(local, now_ns), StoppedRanks(name)}, now_ns);
-    if (loss) DeclareLost(*view, *loss);
+    if (loss) {
+      OnSilence(*view, *loss, now_ns);
+    } else if (const auto it = suspicions_.find(name); it != suspicions_.end()) {
+      if (!it->second.root.empty()) TellSilentRoot(*view, "", {});
+      suspicions_.erase(it);
+    }
   }
+}
+
+// Where the job could go on without a host that only sums, it must be known who it is that is cut off: a host that alone
+// does not hear its root, or hears nobody, waits whether the others say something else.
+void Daemon::OnSilence(const JobView& view, const control::Loss& loss, uint64_t now_ns) {
+  const std::string& name = view.job.name;
+  const std::string& host = loss.is_alone ? config_.host : loss.host;
+  if (host.empty() || !CanLose(view, host)) return DeclareLost(view, loss);
+  if (!loss.is_alone && !loss.is_root) {
+    LoseHost(view, host, loss.error);
+    return;
+  }
+  const std::string root = loss.is_alone ? "" : host;
+  const auto [suspicion, is_new] = suspicions_.try_emplace(name, Suspicion{root, now_ns});
+  if (is_new && loss.is_root) TellSilentRoot(view, root, loss.error);
+  const uint64_t patience_ms = (loss.is_alone ? 2ULL : 1ULL) * view.job.spec.lost_ms;
+  if (now_ns < suspicion->second.since_ns + patience_ms * 1'000'000) return;
+  suspicions_.erase(suspicion);
+  DeclareLost(view, loss);
 }
 
 // The ranks of this host hear of it at once: where the host is cut off, the store may be too.
@@ -70,7 +96,10 @@ void Daemon::DeclareLost(const JobView& view, const control::Loss& loss) {
                          {"hint", loss.error.hint}, {"ranks", loss.ranks}});
   }
   liveness_.erase(view.job.name);
-  Tell(view.job.name, view.job.incarnation, [loss](JobView& v) { Fail(v, loss.error, loss.ranks, NowMs()); });
+  Tell(view.job.name, view.job.incarnation, [loss](JobView& v) {
+    // What was found before the ring took over says nothing about it.
+    if (!IsInRing(v.job)) Fail(v, loss.error, loss.ranks, NowMs());
+  });
 }
 
 }  // namespace mlnet::daemon

@@ -12,6 +12,7 @@
 
 #include "control/job.h"
 #include "control/plan.h"
+#include "control/ring.h"
 #include "control/tree.h"
 #include "daemon/daemon.h"
 #include "datapath/local_link.h"
@@ -28,14 +29,14 @@ constexpr std::chrono::seconds kBeatEvery{1};
 constexpr rpc::PeerId kFirstAbsent = rpc::PeerId{1} << 63;  // peers are counted from 1
 
 bool RunsHere(const JobView& view, const std::string& host) {
-  return view.job.state == control::kReady && Involves(view.job.plan, host);
+  return view.job.state == control::kReady && NeedsHost(view.job, host);
 }
 
-/// Ends a job that stands on `host`, and the memberships of its ranks there.
+/// Ends a job that stands on `host`, or lets its ranks go on without it, and ends the memberships of its ranks there.
 Result<void> EndHere(Store& store, const JobView& old, const std::string& host, const Error& why) {
   return store.UpdateJob(old.job.name, [&](std::optional<JobView>& view) -> Result<void> {
     if (!view) return {};
-    if (IsActive(view->job) && Involves(view->job.plan, host)) Fail(*view, why, {}, NowMs());
+    if (IsActive(view->job) && NeedsHost(view->job, host)) control::LoseHost(*view, host, why, NewRingToken(), NowMs());
     const auto members = view->members;
     for (const control::MemberRecord& m : members) {
       if (m.host == host) MemberGone(*view, m.rank, false, NowMs());
@@ -130,7 +131,8 @@ Result<void> Daemon::TakeOverJobs() {
   if (!snapshot) return tl::make_unexpected(snapshot.error());
   for (const JobView& old : snapshot->jobs) {
     const bool runs_here = RunsHere(old, config_.host);
-    const auto taken = runs_here ? jobs_.TakeOver(old) : Result<void>{};
+    const bool is_in_kernel = runs_here && !IsInRing(old.job);
+    const auto taken = is_in_kernel ? jobs_.TakeOver(old) : Result<void>{};
     if (runs_here && taken) {
       AwaitRanks(old);
       continue;

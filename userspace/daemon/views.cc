@@ -5,6 +5,7 @@
 
 #include "control/job.h"
 #include "control/plan.h"
+#include "control/ring.h"
 #include "daemon/levels.h"
 #include "control/tree.h"
 
@@ -16,7 +17,7 @@ using control::JobView;
 namespace {
 
 constexpr const char* kKernelTotals[] = {"bytes_in", "contributions", "words_summed", "results"};
-constexpr const char* kRankTotals[] = {"packets_sent", "retransmits", "early_resends", "summed_in_kernel", "summed_in_user_space",
+constexpr const char* kRankTotals[] = {"packets_sent", "retransmits", "early_resends", "summed_in_kernel", "summed_in_user_space", "summed_in_ring",
                                        "probes", "wide_blocks", "nonfinite_packets", "repairs", "held", "busy"};
 
 // What ranks report is theirs to choose: anything but a count is left out.
@@ -116,6 +117,7 @@ Json JobSummary(const JobView& view) {
           {"id", or_null(is_planned, job.plan.job_id)},
           {"epoch", or_null(is_planned, job.plan.epoch)},
           {"state", job.state},
+          {"mode", or_null(is_planned, IsInRing(job) ? "ring" : "kernel")},
           {"world_size", job.world_size},
           {"joined", joined},
           {"aggregator", or_null(is_planned, NamesOfAggregators(job.plan))},
@@ -143,6 +145,7 @@ Json JobDetail(const JobView& view, const std::vector<Store::Counters>& counters
   detail["schema"] = "mlnet.job/1";
   detail["code"] = job.state == control::kFailed ? Json(job.code) : Json(nullptr);
   detail["hint"] = job.hint;
+  detail["mode_why"] = IsInRing(job) ? Json(job.ring.why) : Json(nullptr);
   detail["ranks"] = job.ranks;
   detail["spec"] = job.spec;
   detail["progress"] = job.progress;

@@ -23,6 +23,7 @@ std::string NameOf(int rank, const std::string& host) { return "rank " + std::to
 }  // namespace
 
 Result<uint16_t> RingPort::Open(const RingOrder& order, uint64_t now_ns) {
+  if (link_) return link_->port();  // told once more, by an mlnetd that was restarted
   const EngineConfig& config = engine_.config();
   order_ = order;
   opened_ns_ = heard_ns_ = looked_ns_ = now_ns;
