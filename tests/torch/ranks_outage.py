@@ -57,6 +57,6 @@ def training_goes_on():
 
 
 stats = mlnet.stats()
-checks.facts.update(summed_in_kernel=stats["summed_in_kernel"], delegated_calls=stats["delegated_calls"])
+checks.facts.update(summed_in_kernel=stats["summed_in_kernel"], summed_in_ring=stats["summed_in_ring"], delegated_calls=stats["delegated_calls"])
 checks.report()
 dist.destroy_process_group()

@@ -50,6 +50,7 @@ py::dict StatsDict(const CommStats& comm) {
   out["busy"] = comm.busy;
   out["sleeps"] = comm.sleeps;
   out["rtt_us"] = comm.rtt_us;
+  out["summed_in_ring"] = comm.summed_in_ring;
   return out;
 }
 

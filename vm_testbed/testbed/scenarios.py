@@ -149,9 +149,9 @@ def systemd(cluster):
 
 @scenario
 def reboot(cluster):
-    """the aggregator loses its power in the middle of a job: its ranks end with an error that names it; the next job is right"""
+    """the aggregator loses its power in the middle of a job that requires the kernel: its ranks end with an error that names it; the next job is right"""
     aggregator = cluster.topology.aggregators[0]
-    job = Job(cluster, "cut-off", "float32", 100_000, endless=True).start()
+    job = Job(cluster, "cut-off", "float32", 100_000, endless=True, requires_kernel=True).start()
     wait_until("the job transfers", lambda: job.calls() >= 2 or job.is_over(), 120)
     require(not job.is_over(), f"the job ended too early: {job.texts()}")
     cluster.provider.reset(aggregator.name)
