@@ -123,7 +123,7 @@ TEST_F(DaemonRestart, what_no_job_names_is_removed_and_what_one_does_stays) {
 }
 
 TEST_F(DaemonRestart, maps_of_another_size_are_not_taken_over_and_the_job_says_why) {
-  ASSERT_NO_FATAL_FAILURE(lab_.StartAll());
+  for (const char* host : {"w1", "w2", "a1"}) ASSERT_NO_FATAL_FAILURE(lab_.Start(host, "[job]\nrequire_mode = \"kernel\""));
   ASSERT_NO_FATAL_FAILURE(StartRanks({"w1", "w2"}));
   lab_.Signal("a1", SIGTERM);
   ASSERT_NO_FATAL_FAILURE(ExpectProgress(5));
@@ -138,6 +138,21 @@ TEST_F(DaemonRestart, maps_of_another_size_are_not_taken_over_and_the_job_says_w
   ASSERT_TRUE(ranks[0].ok) << ranks[0].error.ToString();
   lab_.ExpectSum(ranks, 0);
   lab_.Leave(ranks);
+}
+
+TEST_F(DaemonRestart, ranks_that_may_go_on_in_a_ring_then_and_daemons_are_restarted_under_that_too) {
+  ASSERT_NO_FATAL_FAILURE(lab_.StartAll());
+  ASSERT_NO_FATAL_FAILURE(StartRanks({"w1", "w2"}));
+  lab_.Signal("a1", SIGTERM);
+  ASSERT_NO_FATAL_FAILURE(lab_.Start("a1", "[datapath]\nslots = 4096"));
+  ASSERT_TRUE(WaitUntil([&] { return JobOn("w1")["mode"] == "ring"; }));
+  ASSERT_NO_FATAL_FAILURE(ExpectProgress(20));
+  for (const auto& [host, signal] : {std::pair{"w1", SIGKILL}, {"w2", SIGTERM}}) {
+    ASSERT_NO_FATAL_FAILURE(Restart(host, signal));
+    ASSERT_NO_FATAL_FAILURE(ExpectProgress(20));
+  }
+  EXPECT_EQ(JobOn("w1")["state"], "ready");
+  StopRanks();
 }
 
 TEST_F(DaemonRestart, another_process_cannot_come_back_as_a_rank) {

@@ -67,6 +67,7 @@ class Round {
   const std::string& host(size_t rank) const { return job_.hosts[rank]; }
   const ChaosReport& report(size_t rank) const { return shared_->ranks[rank]; }
   size_t victim() const { return victim_; }
+  uint64_t Random() { return random_(); }
   /// One rank or host of ranks is hit: this rank, or this rank's host.
   void ChooseVictim() { victim_ = random_() % pids_.size(); }
   /// Does not count any more: it was killed or stopped.
@@ -142,6 +143,10 @@ void HitRank(Round& round, int signal) {
   ::kill(round.pid(round.victim()), signal);
   round.GiveUp(round.victim());
 }
+void RestartDaemon(Round& round, const std::string& host) {
+  round.lab().Signal(host, round.Random() % 2 == 0 ? SIGKILL : SIGTERM);
+  round.lab().Start(host);
+}
 std::string RankAndHost(const Round& round) { return "rank " + std::to_string(round.victim()) + "|host " + round.host(round.victim()); }
 
 /// What goes wrong, what is done to end it, and what the others must say: any of the names, split by |; empty: the job goes on.
@@ -169,6 +174,8 @@ std::vector<Kind> Kinds() {
        [](Round& r) { SetLink(r, r.host(r.victim()), "up"); }, RankAndHost},
       {"worker cut for 250 ms", [=](Round& r) { r.ChooseVictim(); cut_for_a_moment(r, r.host(r.victim())); }, Nothing, GoesOn},
       {"aggregator cut off", [](Round& r) { SetLink(r, "a1", "down"); }, [](Round& r) { SetLink(r, "a1", "up"); }, GoesOn},
+      {"worker's mlnetd restarted", [](Round& r) { RestartDaemon(r, "w1"); }, Nothing, GoesOn},
+      {"aggregator's mlnetd restarted", [](Round& r) { RestartDaemon(r, "a1"); }, Nothing, GoesOn},
       {"aggregator cut for 250 ms", [=](Round& r) { cut_for_a_moment(r, "a1"); }, Nothing, GoesOn},
   };
 }
