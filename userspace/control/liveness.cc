@@ -36,9 +36,9 @@ std::string SilenceText(uint64_t heard_ns, uint64_t now_ns) { return " for " + s
 
 }  // namespace
 
-// `last_ns`: as the kernel has it; `heard_ns`: not before the wait began.
+// `last_ns`: as the kernel has it, 0: never; `heard_ns`: not before the wait began.
 bool Liveness::IsSilent(uint64_t last_ns, uint64_t heard_ns, uint64_t now_ns, uint32_t lost_ms) const {
-  return IsOver(heard_ns, now_ns, last_ns <= began_ns_ ? std::max(lost_ms, kFirstContactMs) : lost_ms);
+  return IsOver(heard_ns, now_ns, last_ns == 0 ? std::max(lost_ms, kFirstContactMs) : lost_ms);
 }
 
 std::optional<Loss> Liveness::LostChild(const JobView& view, const std::string& host, size_t tree, const TreeSigns& signs,

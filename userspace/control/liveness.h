@@ -43,7 +43,7 @@ struct Loss {
 class Liveness {
  public:
   /// `now_ns`: from when on it may be judged.
-  Liveness(uint64_t incarnation, uint64_t now_ns) : incarnation_(incarnation), began_ns_(now_ns), since_ns_(now_ns), looked_ns_(now_ns), asking_since_ns_(now_ns) {}
+  Liveness(uint64_t incarnation, uint64_t now_ns) : incarnation_(incarnation), since_ns_(now_ns), looked_ns_(now_ns), asking_since_ns_(now_ns) {}
 
   uint64_t incarnation() const { return incarnation_; }
   /// Whom `host` has not heard of for spec.lost_ms although it is a member that pings.
@@ -58,7 +58,6 @@ class Liveness {
   std::optional<Loss> LostRoot(const JobView& view, const std::string& host, size_t tree, const TreeSigns& signs, uint64_t now_ns) const;
 
   const uint64_t incarnation_;
-  const uint64_t began_ns_;
   uint64_t since_ns_;
   uint64_t looked_ns_;
   uint64_t asking_since_ns_;                  // some rank of this host runs, and pings

@@ -218,9 +218,11 @@ void LocalJobs::Mark(const std::string& name, const control::Marks& marks) {
 void LocalJobs::NoteAnswers(LocalJob& job, size_t tree, uint64_t now_ns) const {
   const auto stats = datapath::ReadStats(program_, job.holding->ids.trees[tree].stats);
   if (!stats) return;
-  uint64_t num_answers = 0;
-  for (const mlnet_verdict v : {MLNET_V_PING_SEEN, MLNET_V_DELIVERED, MLNET_V_NOTICE, MLNET_V_NOTICE_DOWN}) num_answers += stats->verdicts[v];
-  if (num_answers > job.num_answers[tree]) job.answered_ns[tree] = now_ns;
+  const uint64_t num_pings = stats->verdicts[MLNET_V_PING_SEEN];
+  uint64_t num_answers = num_pings;
+  for (const mlnet_verdict v : {MLNET_V_DELIVERED, MLNET_V_NOTICE, MLNET_V_NOTICE_DOWN}) num_answers += stats->verdicts[v];
+  // At the first look these were the root's probes, from before the ranks began.
+  if (num_answers > job.num_answers[tree].value_or(num_pings)) job.answered_ns[tree] = now_ns;
   job.num_answers[tree] = num_answers;
 }
 

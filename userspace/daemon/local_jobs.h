@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -32,7 +33,7 @@ struct LocalJob {
   bool is_traced = false;       // the program tells of each sum that is complete here
   uint32_t multicast_seen = 0;  // bit per tree: a probe of its root came in by the group
   std::vector<uint64_t> answered_ns;  // by tree: when something last came from its root, CLOCK_MONOTONIC
-  std::vector<uint64_t> num_answers;  // by tree: results and replies, as last looked at
+  std::vector<std::optional<uint64_t>> num_answers;  // by tree: results and replies, as last looked at
   uint64_t told_ms = 0;         // when the store was last told that all had
   std::unique_ptr<datapath::HostJob> kernel;  // destroyed first: nothing of it may be given away before
 };

@@ -56,6 +56,17 @@ TEST_F(LivenessTest, a_child_that_is_silent_for_too_long_is_named_with_all_its_r
   EXPECT_THAT(loss->ranks, ElementsAre(1, 2));
 }
 
+TEST_F(LivenessTest, one_that_was_heard_before_the_first_look_has_no_more_time_than_others) {
+  const auto first = [&](const std::string& host, const TreeSigns& signs) {
+    Liveness liveness(1, kBegin);
+    uint64_t ms = 0;
+    while (ms < 5'000 && !liveness.Look(view_, host, {{signs}, {}}, kBegin + ms * kMs)) ms += 50;
+    return ms;
+  };
+  EXPECT_EQ(first("a1", {{{0, kBegin - 10 * kMs}, {1, kBegin - 10 * kMs}}, std::nullopt}), 800u);
+  EXPECT_EQ(first("w1", {{}, kBegin}), 800u);
+}
+
 TEST_F(LivenessTest, one_that_was_never_heard_has_time_until_the_path_is_known) {
   EXPECT_FALSE(LookUntil(4'950, "a1", {{0, 0}, {1, 4'900}}));
   const auto loss = LookUntil(5'000, "a1", {{0, 0}, {1, 4'900}});
