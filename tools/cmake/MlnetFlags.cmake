@@ -21,3 +21,5 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
+
+include(MlnetHeaders)

@@ -17,6 +17,7 @@ function(mlnet_test tier name)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests/bin")
   if(tier MATCHES "^(unit|lab)$")
     target_compile_options(${target} PRIVATE -O0)  # what they test is optimised; their own code has nothing to gain but compile time
+    mlnet_precompile(${target} mlnet_test_headers)
   endif()
   add_test(NAME ${tier}.${name} COMMAND ${target})
   set_tests_properties(${tier}.${name} PROPERTIES LABELS ${tier} TIMEOUT ${arg_TIMEOUT})
