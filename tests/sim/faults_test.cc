@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The same collectives on a bad wire, and ranks that come late: the result depends on the data alone.
 #include <algorithm>
+#include <cstdio>
 #include <vector>
 
 #include "sim/sim_calls.h"
@@ -53,7 +54,7 @@ TEST(FaultsSim, one_percent_loss_costs_few_retransmissions_and_little_time) {
       Cluster cluster(
           {.ranks = 4, .log2_slots = 8, .faults = {.drop = lossy * 0.01, .ns_per_byte = 8}, .seed = seed});
       const uint64_t start_ns = cluster.now_ns();
-      CheckFloats(cluster, 352 * 1500, seed);
+      CheckFloats(cluster, 352 * 6000, seed);
       PrintTraffic(cluster);
       time_ns[lossy] = cluster.now_ns() - start_ns;
       // Each rank repeats what any of four ranks lost on the way up, and what it lost on the way down.
@@ -62,7 +63,8 @@ TEST(FaultsSim, one_percent_loss_costs_few_retransmissions_and_little_time) {
     slowdowns.push_back(static_cast<double>(time_ns[1]) / static_cast<double>(time_ns[0]));
   }
   std::sort(slowdowns.begin(), slowdowns.end());
-  EXPECT_LT(slowdowns[2], 1.15) << testing::PrintToString(slowdowns);
+  std::printf("time under loss to time without, by seed: %s\n", testing::PrintToString(slowdowns).c_str());
+  EXPECT_LT(slowdowns[2], 1.15);
 }
 
 TEST(FaultsSim, all_collectives_and_classes_under_loss_in_different_orders_across_2_to_the_32) {
