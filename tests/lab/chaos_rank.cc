@@ -6,21 +6,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <ctime>
 #include <random>
 
+#include "base/clock.h"
 #include "mlnet/communicator.h"
 
 namespace mlnet::test {
 namespace {
 
 constexpr size_t kCountMax = 60'000;
-
-uint64_t MonotonicNs() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000ULL + static_cast<uint64_t>(now.tv_nsec);
-}
 
 // The same on all ranks: what rank r gives as element i of call k can be computed by everybody.
 int64_t Element(uint64_t seed, uint64_t call, int rank, size_t i) {
@@ -118,7 +112,7 @@ void RunChaosRank(const ChaosJob& job, int rank, const std::string& socket, cons
     ended = comm ? Collectives(job, **comm, should_end, report) : tl::make_unexpected(comm.error());
   }
   if (!ended) std::strncpy(report.error, ended.error().ToString().c_str(), sizeof(report.error) - 1);
-  report.over_ns = MonotonicNs();
+  report.over_ns = MonotonicClock().NowNs();
   report.is_over = 1;
   ::_exit(0);
 }

@@ -13,9 +13,9 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
-#include <ctime>
 #include <random>
 
+#include "base/clock.h"
 #include "lab/chaos_rank.h"
 #include "lab/daemon_fixture.h"
 
@@ -32,12 +32,6 @@ Options g_options;
 constexpr uint32_t kTimeoutMs = 15'000;    // of a collective
 constexpr uint64_t kDeadlineMs = 20'000;   // until all ranks have heard of what happened
 constexpr uint64_t kCallsAfter = 5;        // of each rank, where the job is to go on
-
-uint64_t NowNs() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000ULL + static_cast<uint64_t>(now.tv_nsec);
-}
 
 /// Shared with the ranks' processes.
 struct Shared {
@@ -217,7 +211,7 @@ class ChaosLab : public ::testing::Test {
     round_size_ = job.hosts.size();
     Round round(lab_, job, random_);
     ASSERT_TRUE(round.Begin()) << round.Says();
-    const uint64_t begin_ns = NowNs();
+    const uint64_t begin_ns = MonotonicClock().NowNs();
     kind.hit(round);
     const std::string names = kind.names(round);
     if (names.empty()) {
@@ -261,15 +255,17 @@ TEST_F(ChaosLab, every_round_ends_with_right_sums_or_with_an_error_that_names_th
   std::printf("chaos: seed %llu\n", static_cast<unsigned long long>(g_options.seed));
   ASSERT_NO_FATAL_FAILURE(lab_.StartAll());
   const std::vector<Kind> kinds = Kinds();
+  const bool is_known = std::any_of(kinds.begin(), kinds.end(), [](const Kind& k) { return g_options.only == k.name; });
+  ASSERT_TRUE(g_options.only.empty() || is_known) << "--only " << g_options.only << ": no such kind";
   std::vector<Row> rows(kinds.size());
-  const uint64_t end_ns = NowNs() + static_cast<uint64_t>(g_options.seconds * 1e9);
+  const uint64_t end_ns = MonotonicClock().NowNs() + static_cast<uint64_t>(g_options.seconds * 1e9);
   do {
     for (size_t i = 0; i < kinds.size() && !HasFailure(); ++i) {
       const size_t at = g_options.seconds == 0 ? i : random_() % kinds.size();
       if (!g_options.only.empty() && g_options.only != kinds[at].name) continue;
       Play(kinds[at], rows[at]);
     }
-  } while (NowNs() < end_ns && !HasFailure());
+  } while (MonotonicClock().NowNs() < end_ns && !HasFailure());
   Print(kinds, rows);
 }
 

@@ -2,8 +2,7 @@
 // Members of running jobs that have fallen silent (control/liveness.h): what the kernel knows of them, and what follows.
 #include <spdlog/spdlog.h>
 
-#include <ctime>
-
+#include "base/clock.h"
 #include "base/read_file.h"
 #include "control/job.h"
 #include "control/plan.h"
@@ -18,12 +17,6 @@ using control::JobView;
 namespace {
 
 constexpr uint64_t kLookEveryNs = 40'000'000;
-
-uint64_t MonotonicNs() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000ULL + static_cast<uint64_t>(now.tv_nsec);
-}
 
 // By a signal or a debugger. proc(5): the state follows the command's name, which may hold anything.
 bool IsStopped(pid_t pid) {
@@ -45,7 +38,7 @@ std::set<int> Daemon::StoppedRanks(const std::string& job) const {
 
 // Not in each pass: a busy daemon makes many, and each look reads the counters of all trees.
 void Daemon::FindSilence() {
-  const uint64_t now_ns = MonotonicNs();
+  const uint64_t now_ns = MonotonicClock().NowNs();
   if (now_ns < next_look_ns_) return;
   next_look_ns_ = now_ns + kLookEveryNs;
   std::erase_if(suspicions_, [this](const auto& entry) { return jobs_.Find(entry.first) == nullptr; });
