@@ -9,6 +9,12 @@
 #include "maps.bpf.h"
 #include "../lib/parse.bpf.h"
 
+/* What packets of the job have behind their trailer. */
+static __always_inline __u32 node_mac_bytes(const struct mlnet_node *node)
+{
+	return masked(node->flags / (MLNET_NODE_MAC / MLNET_MAC_BYTES), MLNET_MAC_BYTES);
+}
+
 /* Job and epoch; common to both directions. */
 static __always_inline enum mlnet_verdict node_admit(struct pkt *p, const struct mlnet_node *node)
 {
@@ -19,6 +25,8 @@ static __always_inline enum mlnet_verdict node_admit(struct pkt *p, const struct
 		return MLNET_V_DROP_NOT_MEMBER;
 	if (p->epoch != node->epoch)
 		return MLNET_V_DROP_EPOCH;
+	if (p->mac_bytes != node_mac_bytes(node))
+		return p->mac_bytes ? MLNET_V_DROP_MALFORMED : MLNET_V_DROP_MAC;
 	if (p->class_stream >= MLNET_POOLS_MAX ||
 	    !node->pools[masked(p->class_stream, MLNET_POOLS_MAX - 1)].is_open)
 		return MLNET_V_DROP_NO_POOL;

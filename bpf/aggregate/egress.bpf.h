@@ -4,8 +4,21 @@
 #define MLNET_AGGREGATE_EGRESS_BPF_H
 
 #include "admit.bpf.h"
+#include "mac.bpf.h"
 #include "maps.bpf.h"
 #include "../lib/rewrite.bpf.h"
+
+/* Destination and tag of a copy. 0: the job's key is gone. */
+static __always_inline int copy_to(struct xdp_md *ctx, enum l3 l3, const struct mlnet_node *node, const struct mlnet_addr *to)
+{
+	void *data = (void *)(long)ctx->data, *data_end = (void *)(long)ctx->data_end;
+	struct mlnet_fan_meta *meta = (void *)(long)ctx->data_meta;
+
+	if ((void *)(meta + 1) > data || !fits(data, udp_at(l3), data_end))
+		return 0;
+	ip_destination_set(l3, data, to);
+	return !(node->flags & MLNET_NODE_MAC) || tag_set_of_copy(ctx, l3, &meta->nh);
+}
 
 /*
  * Copy k of a result becomes the packet of the k-th host. The copies of one result pass here
@@ -22,6 +35,7 @@ static __always_inline int egress(struct xdp_md *ctx)
 	struct mlnet_node *node;
 	struct mlnet_link *link;
 	__u32 zero = 0, child, key;
+	int is_whole;
 
 	if ((void *)(meta + 1) > data || meta->magic != MLNET_FAN_MAGIC || data + udp_at(L3_IPV6) > data_end)
 		return XDP_PASS;
@@ -43,10 +57,10 @@ static __always_inline int egress(struct xdp_md *ctx)
 	if (!link)
 		return XDP_DROP;
 	mac_set(eth->h_dest, link->mac);
-	if (eth->h_proto == bpf_htons(ETH_P_IPV6))
-		ip_destination_set(L3_IPV6, data, &node->child_addr[child]);
-	else
-		ip_destination_set(L3_IPV4, data, &node->child_addr[child]);
+	is_whole = eth->h_proto == bpf_htons(ETH_P_IPV6) ? copy_to(ctx, L3_IPV6, node, &node->child_addr[child])
+							 : copy_to(ctx, L3_IPV4, node, &node->child_addr[child]);
+	if (!is_whole)
+		return XDP_DROP;
 	bpf_xdp_adjust_meta(ctx, sizeof(*meta)); /* the receiver has no use for it */
 	return XDP_PASS;
 }

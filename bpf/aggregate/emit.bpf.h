@@ -113,12 +113,12 @@ static __always_inline enum mlnet_verdict reply_send(struct xdp_md *ctx, const s
 	__u64 h0 = h0_with_type(p->h0, r->type);
 	__u64 h1 = h1_with(p->h1, p->child, MLNET_F_NO_PAYLOAD);
 	__u64 h2 = (p->h2 & 0xffff) | ((__u64)r->fingerprint << 16);
-	int shrink = (int)payload_at(p->l3) + TRAILER_BYTES - (int)p->frame_bytes;
+	int shrink = (int)(payload_at(p->l3) + TRAILER_BYTES + p->mac_bytes) - (int)p->frame_bytes;
 
 	header_store(p, h0, h1, h2);
 	trailer_store(pkt_payload(p), &t, check_mix(h0, h1, h2, &t));
 	frame_address(p, node, mac_get(eth->h_dest), mac_get(eth->h_source), pkt_destination(p), pkt_source(p),
-		      sizeof(struct udphdr) + sizeof(struct mlnet_hdr) + TRAILER_BYTES);
+		      sizeof(struct udphdr) + sizeof(struct mlnet_hdr) + TRAILER_BYTES + p->mac_bytes);
 	if (shrink < 0)
 		bpf_xdp_adjust_tail(ctx, shrink);
 	return verdict;

@@ -17,6 +17,7 @@
 #include "egress.bpf.h"
 #include "event.bpf.h"
 #include "inner.bpf.h"
+#include "mac.bpf.h"
 #include "server.bpf.h"
 #include "../lib/finish.bpf.h"
 
@@ -25,11 +26,14 @@ const volatile struct mlnet_cfg ml_cfg = {
 	.lag_mask = 15,
 };
 
+int ml_ingress(struct xdp_md *ctx);
 int ml_ingress6(struct xdp_md *ctx);
 int ml_server(struct xdp_md *ctx);
 int ml_server6(struct xdp_md *ctx);
+int ml_mac_check(struct xdp_md *ctx);
+int ml_mac_set(struct xdp_md *ctx);
 
-enum { PROGRAM_INGRESS6, PROGRAM_SERVER, PROGRAM_SERVER6, PROGRAMS };
+enum { PROGRAM_INGRESS6, PROGRAM_SERVER, PROGRAM_SERVER6, PROGRAM_INGRESS, PROGRAM_MAC_CHECK, PROGRAM_MAC_SET, PROGRAMS };
 
 /* What a program hands a packet over to. Each is one of its own, because the verifier's limit is one per program. */
 struct {
@@ -42,6 +46,9 @@ struct {
 		[PROGRAM_INGRESS6] = (void *)&ml_ingress6,
 		[PROGRAM_SERVER] = (void *)&ml_server,
 		[PROGRAM_SERVER6] = (void *)&ml_server6,
+		[PROGRAM_INGRESS] = (void *)&ml_ingress,
+		[PROGRAM_MAC_CHECK] = (void *)&ml_mac_check,
+		[PROGRAM_MAC_SET] = (void *)&ml_mac_set,
 	},
 };
 
@@ -206,6 +213,13 @@ static __always_inline int is_sum_complete(enum mlnet_verdict verdict)
 	return verdict == MLNET_V_SUM_COMPLETE_TX || verdict == MLNET_V_SUM_COMPLETE_UNSENT || verdict == MLNET_V_PARTIAL_TX;
 }
 
+/* Whether the packet's contribution is in the sum now. */
+static __always_inline int is_taken(enum mlnet_verdict verdict)
+{
+	return (verdict >= MLNET_V_SUM_FIRST && verdict <= MLNET_V_SUM_COMPLETE_UNSENT) || verdict == MLNET_V_PARTIAL_TX ||
+	       verdict == MLNET_V_SUM_TO_SERVER;
+}
+
 static __always_inline enum mlnet_verdict contribution(struct xdp_md *ctx, struct pkt *p,
 						       const struct mlnet_node *node)
 {
@@ -225,20 +239,21 @@ static __always_inline enum mlnet_verdict contribution(struct xdp_md *ctx, struc
 	if (p->op >= MLNET_OP_COUNT)
 		return MLNET_V_DROP_UNSUPPORTED;
 	link = bpf_map_lookup_elem(&ml_links, &link_key);
-	if (!place_find(p, node, &place) || !link)
-		return pool_missing(p, node);
 	if (!check_verify(p, &t, &sum))
 		return MLNET_V_DROP_CORRUPT;
-	link_learn(link, p);
+	if (!place_find(p, node, &place) || !link)
+		return pool_missing(p, node);
 
 	bpf_spin_lock(&place.slot->lock);
 	verdict = slot_take(place.slot, place.words, place.set_index, node, p, &t, sum, place.slots, now_ns, &lag_ns,
 			    &reply);
 	bpf_spin_unlock(&place.slot->lock);
 
-	if (is_sampled && ((verdict >= MLNET_V_SUM_FIRST && verdict <= MLNET_V_SUM_COMPLETE_UNSENT) ||
-			   verdict == MLNET_V_PARTIAL_TX || verdict == MLNET_V_SUM_TO_SERVER))
-		link_sample(link, now_ns, lag_ns);
+	if (is_taken(verdict)) {
+		link_learn(link, p); /* of no other: a packet that was sent once more by somebody else would lead results astray */
+		if (is_sampled)
+			link_sample(link, now_ns, lag_ns);
+	}
 	if (node->flags & MLNET_NODE_TRACE && is_sum_complete(verdict))
 		event_summed(p, lag_ns);
 	return emit(ctx, p, node, &t, &reply, verdict);
@@ -264,7 +279,7 @@ static __always_inline enum mlnet_verdict from_parent(struct xdp_md *ctx, const 
 	return reply_deliver(p, node, &t);
 }
 
-/* What goes on in ml_server ends here as SUM_TO_SERVER. */
+/* What goes on in ml_server ends here as SUM_TO_SERVER, what must be looked at by ml_mac_check first as DROP_MAC. */
 static __always_inline enum mlnet_verdict ingress(struct xdp_md *ctx, struct pkt *p)
 {
 	struct mlnet_node *node;
@@ -279,6 +294,8 @@ static __always_inline enum mlnet_verdict ingress(struct xdp_md *ctx, struct pkt
 	verdict = node_admit(p, node);
 	if (verdict)
 		return verdict;
+	if (masked(p->mac_bytes, MLNET_MAC_BYTES) && !mac_take())
+		return MLNET_V_DROP_MAC;
 	switch (p->type) {
 	case MLNET_T_CONTRIB:
 		return contribution(ctx, p, node);
@@ -298,6 +315,22 @@ static __always_inline enum mlnet_verdict ingress(struct xdp_md *ctx, struct pkt
 	}
 }
 
+/* The action; what leaves of a job with a tag gets it on the way out. */
+static __always_inline int tagged_finish(struct xdp_md *ctx, const struct pkt *p, enum mlnet_verdict verdict)
+{
+	int action = finish(p, verdict, &ml_stats);
+	struct mlnet_mac_state *state;
+
+	if (!p->mac_bytes || (action != XDP_TX && action != XDP_REDIRECT))
+		return action;
+	state = mac_state();
+	if (!state)
+		return XDP_ABORTED;
+	state->action = action;
+	bpf_tail_call(ctx, &ml_programs, PROGRAM_MAC_SET);
+	return XDP_ABORTED;
+}
+
 static __always_inline int ingress_finish(struct xdp_md *ctx, struct pkt *p)
 {
 	enum mlnet_verdict verdict = ingress(ctx, p);
@@ -305,8 +338,10 @@ static __always_inline int ingress_finish(struct xdp_md *ctx, struct pkt *p)
 	if (verdict == MLNET_V_SUM_TO_SERVER) {
 		bpf_tail_call(ctx, &ml_programs, p->l3 == L3_IPV6 ? PROGRAM_SERVER6 : PROGRAM_SERVER);
 		verdict = MLNET_V_UNDECIDED; /* that program is not there */
+	} else if (verdict == MLNET_V_DROP_MAC && p->mac_bytes) {
+		bpf_tail_call(ctx, &ml_programs, PROGRAM_MAC_CHECK);
 	}
-	return finish(p, verdict, &ml_stats);
+	return tagged_finish(ctx, p, verdict);
 }
 
 SEC("xdp")
@@ -334,7 +369,7 @@ int ml_server(struct xdp_md *ctx)
 {
 	struct pkt p = { .l3 = L3_IPV4 };
 
-	return finish(&p, server(ctx, &p), &ml_stats);
+	return tagged_finish(ctx, &p, server(ctx, &p));
 }
 
 SEC("xdp")
@@ -342,8 +377,10 @@ int ml_server6(struct xdp_md *ctx)
 {
 	struct pkt p = { .l3 = L3_IPV6 };
 
-	return finish(&p, server(ctx, &p), &ml_stats);
+	return tagged_finish(ctx, &p, server(ctx, &p));
 }
+
+#include "mac_programs.bpf.h"
 
 SEC("xdp/devmap")
 int ml_egress(struct xdp_md *ctx)

@@ -116,6 +116,13 @@ static __always_inline enum mlnet_verdict ip_parse(enum l3 l3, void *data, void 
 	return ip->frag_off & bpf_htons(0x2000) ? MLNET_V_DROP_FRAGMENT : 0;
 }
 
+static __always_inline __u32 udp_bytes(enum l3 l3, const void *data)
+{
+	const struct udphdr *udp = data + udp_at(l3);
+
+	return bpf_ntohs(udp->len);
+}
+
 /* Whether the IP and the UDP header both say that the datagram has `udp_bytes`. */
 static __always_inline int ip_has_bytes(enum l3 l3, const void *data, __u32 udp_bytes)
 {

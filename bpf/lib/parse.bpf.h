@@ -25,6 +25,7 @@ struct pkt {
 	__u32 fingerprint;
 	__u32 node_stats_id; /* counters of the job, 0 until it is known */
 	__u32 frame_bytes;
+	__u32 mac_bytes;     /* behind the trailer: MLNET_MAC_BYTES, or none */
 	__u16 job, epoch;
 	__u8 type, op, op_wire, tree, class_stream, child, flags;
 	enum l3 l3; /* a constant */
@@ -48,7 +49,8 @@ static __always_inline struct addr pkt_destination(const struct pkt *p)
 
 static __always_inline __u16 pkt_udp_bytes(const struct pkt *p)
 {
-	return sizeof(struct udphdr) + sizeof(struct mlnet_hdr) + p->blocks * MLNET_BLOCK_BYTES + TRAILER_BYTES;
+	return sizeof(struct udphdr) + sizeof(struct mlnet_hdr) + p->blocks * MLNET_BLOCK_BYTES + TRAILER_BYTES +
+	       p->mac_bytes;
 }
 
 /*
@@ -103,6 +105,8 @@ static __always_inline enum mlnet_verdict pkt_parse(struct xdp_md *ctx, struct p
 	 * access to a packet at an offset that could be 64 KiB or more.
 	 */
 	p->blocks = (p->flags & MLNET_F_NO_PAYLOAD) ? 0 : masked(p->words / MLNET_BLOCK_WORDS, 15);
+	p->mac_bytes = 0;
+	p->mac_bytes = masked(udp_bytes(p->l3, data) - pkt_udp_bytes(p), MLNET_MAC_BYTES);
 	if (!ip_has_bytes(p->l3, data, pkt_udp_bytes(p)))
 		return MLNET_V_DROP_MALFORMED;
 	p->trailer = data + payload_at(p->l3) + p->blocks * MLNET_BLOCK_BYTES;

@@ -107,7 +107,7 @@ Outcome BpfHost::TestRun(int program, std::span<const uint8_t> in, size_t meta_b
   }
   const size_t meta_out = ctx_out.data - ctx_out.data_meta;
   const std::span<const uint8_t> whole(out.data(), opts.data_size_out);
-  return {static_cast<int>(opts.retval), whole.subspan(meta_out), whole.first(meta_out)};
+  return {static_cast<int>(opts.retval), whole.subspan(meta_out), whole.first(meta_out), opts.duration};
 }
 
 namespace {

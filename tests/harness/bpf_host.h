@@ -47,6 +47,7 @@ struct JobSpec {
   Mac up_mac{};
   uint32_t forward_ns = 0;
   std::array<mlnet_mark, MLNET_CLASSES_MAX> marks = ClassSelectors();
+  const mlnet_key* key = nullptr;  // of the epoch; none: packets have no tag
 };
 
 struct RunResult {
@@ -61,6 +62,7 @@ struct Outcome {
   int action = -1;
   std::span<const uint8_t> frame;
   std::span<const uint8_t> meta;
+  uint32_t ns = 0;  // that one run took, as the kernel measured it
 };
 
 class BpfHost {

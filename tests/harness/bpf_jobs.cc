@@ -111,6 +111,7 @@ void BpfHost::FillNode(const JobSpec& spec, const JobMaps& maps, mlnet_node& nod
   node.n_children = static_cast<uint8_t>(spec.child_addr.size());
   node.n_local = static_cast<uint8_t>(spec.local_children.size());
   node.members = node.n_children == 64 ? ~0ULL : (1ULL << node.n_children) - 1;
+  if (spec.key != nullptr) node.flags |= MLNET_NODE_MAC;
   if (spec.aggregator.IsIpv6()) node.flags |= MLNET_NODE_IPV6;
   node.addr = ToNode(spec.aggregator);
   node.local = ToNode(spec.local);
@@ -149,6 +150,7 @@ void BpfHost::FillNode(const JobSpec& spec, const JobMaps& maps, mlnet_node& nod
 void BpfHost::SetJob(const JobSpec& spec) {
   JobMaps& maps = MapsOf(spec);
   FillNode(spec, maps, maps.trees.at(spec.tree).node);
+  if (spec.key != nullptr) Put(bpf_map__fd(skeleton_->maps.ml_keys), MLNET_KEY_ID(spec.job, spec.epoch), spec.key);
   if (!maps.fan) {
     maps.fan = NewMap(BPF_MAP_TYPE_DEVMAP, "t_fan", sizeof(bpf_devmap_val), MLNET_CHILDREN_MAX);
     const int fan = maps.fan.get();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/frame.h"
+#include "harness/reference_mac.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -10,7 +11,7 @@
 namespace mlnet::test {
 namespace {
 
-constexpr size_t kIpAt = 14, kIpv4Bytes = 20, kIpv6Bytes = 40, kUdpBytes = 8, kHeaderBytes = 22, kTrailerBytes = 42;
+constexpr size_t kIpAt = 14, kIpv4Bytes = 20, kIpv6Bytes = 40, kUdpBytes = 8, kHeaderBytes = 22, kTrailerBytes = 42, kTagBytes = 8;
 constexpr std::array<uint8_t, 12> kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
 void PutLe(Bytes& out, uint64_t value, int bytes) {
@@ -144,7 +145,7 @@ void Frame::BuildIpv6(Bytes& out, uint16_t udp_bytes) const {
 Bytes Frame::Build() const {
   Bytes out(dst_mac.begin(), dst_mac.end());
   out.insert(out.end(), src_mac.begin(), src_mac.end());
-  const auto udp_bytes = static_cast<uint16_t>(kUdpBytes + kHeaderBytes + words.size() * 8 + kTrailerBytes);
+  const auto udp_bytes = static_cast<uint16_t>(kUdpBytes + kHeaderBytes + words.size() * 8 + kTrailerBytes + (key != nullptr ? kTagBytes : 0));
   if (saddr.IsIpv6()) BuildIpv6(out, udp_bytes);
   else BuildIpv4(out, udp_bytes);
   PutBe16(out, src_port);
@@ -173,6 +174,7 @@ Bytes Frame::Build() const {
   out.insert(out.end(), exps.begin(), exps.end());
   const uint64_t check = ReferenceSum(op, words) + ReferenceMix(out.data() + header_at, out.data() + trailer_at);
   for (int i = 0; i < 8; ++i) out[trailer_at + static_cast<size_t>(i)] = static_cast<uint8_t>(check >> (8 * i));
+  if (key != nullptr) PutLe(out, ReferenceTag(*key, out), static_cast<int>(kTagBytes));
   return out;
 }
 
@@ -232,7 +234,12 @@ Parsed ParseFrame(const Bytes& b) {
   f.seq = GetLe(h + 12, 6);
   f.fingerprint = static_cast<uint32_t>(GetLe(h + 18, 4));
   const size_t count = (f.flags & MLNET_F_NO_PAYLOAD) ? 0 : f.nominal_words;
-  EXPECT_EQ(ip_payload, kUdpBytes + kHeaderBytes + count * 8 + kTrailerBytes) << "IP length";
+  const size_t untagged = kUdpBytes + kHeaderBytes + count * 8 + kTrailerBytes;
+  if (ip_payload == untagged + kTagBytes && b.size() >= payload_at + count * 8 + kTrailerBytes + kTagBytes) {
+    p.tag = GetLe(&b[payload_at + count * 8 + kTrailerBytes], static_cast<int>(kTagBytes));
+  } else {
+    EXPECT_EQ(ip_payload, untagged) << "IP length";
+  }
   EXPECT_EQ(GetBe16(u + 4), ip_payload) << "UDP length";
   if (b.size() < payload_at + count * 8 + kTrailerBytes) {
     ADD_FAILURE() << "frame of " << b.size() << " bytes cannot hold " << count << " words";

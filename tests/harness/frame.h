@@ -6,10 +6,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "mlnet/mac.h"
 #include "mlnet/wire.h"
 
 namespace mlnet::test {
@@ -63,12 +65,13 @@ struct Frame {
   uint16_t weight = 1;
   uint16_t reserved = 0;
   std::array<uint8_t, MLNET_EXPS_BYTES> exps{};
+  const mlnet_key* key = nullptr;  // none: the packet has no tag
 
   /// Sets payload and nominal size.
   Frame& Words(std::vector<uint64_t> payload);
   /// Header only, for a seq of `nominal` words.
   Frame& HeaderOnly(uint16_t nominal);
-  /// The bytes on the wire, check word set.
+  /// The bytes on the wire, check word and tag set.
   Bytes Build() const;
 
  private:
@@ -80,6 +83,7 @@ struct Frame {
 struct Parsed {
   Frame frame;
   uint64_t check = 0;
+  std::optional<uint64_t> tag;
   bool check_ok = false;
   bool ip_checksum_ok = false;  // IPv6 has none
   uint16_t udp_checksum = 0;

@@ -21,6 +21,7 @@
 #include <sstream>
 #include <thread>
 
+#include "base/ip_address.h"
 #include "wire/packet.h"
 
 namespace mlnet::test {
@@ -46,6 +47,15 @@ Fd LoadPass() {
 Fd AttachPassHere(const std::string& name) {
   const Fd program = LoadPass();
   return Fd(bpf_link_create(program.get(), static_cast<int>(::if_nametoindex(name.c_str())), BPF_XDP, nullptr));
+}
+
+// Of a rank whose job has tags; null where it has none.
+std::unique_ptr<wire::Signer> SignerOf(const Json& join, const Json& tree) {
+  const auto job_key = wire::KeyFromHex(join.value("key", ""));
+  if (!job_key) return nullptr;
+  const auto key = std::make_shared<const mlnet_key>(wire::DeriveKey(*job_key, join["job_id"], join["epoch"]));
+  const auto address = [&](const char* name) { return IpAddress::Parse(tree[name].get<std::string>()).value().mapped(); };
+  return std::make_unique<wire::Signer>(key, address("address"), address("aggregator"));
 }
 
 }  // namespace
@@ -252,8 +262,9 @@ void DaemonLab::Contribute(const std::string& host, const Joined& joined, uint64
   mlnet_trailer trailer{};
   trailer.weight = 1;
   const std::vector<uint64_t> words(MLNET_BLOCK_WORDS, word);
-  std::vector<std::byte> bytes(wire::kPacketBytesMax);
-  bytes.resize(wire::Seal(header, words, trailer, bytes));
+  const auto signer = SignerOf(r, tree);
+  std::vector<std::byte> bytes(wire::PacketBytes(words.size(), signer.get()));
+  wire::Seal(header, words, trailer, bytes, signer.get());
   In(host, [&] {
     const Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     sockaddr_in to{};

@@ -18,6 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 XDP, SLOT, ADMIT = "aggregate/xdp_aggregate.bpf.c", "aggregate/slot.bpf.h", "aggregate/admit.bpf.h"
 CHECK, DELIVER, INNER = "aggregate/check.bpf.h", "aggregate/deliver.bpf.h", "aggregate/inner.bpf.h"
 PLACE, ADD, EMIT = "aggregate/place.bpf.h", "aggregate/accumulate.bpf.h", "aggregate/emit.bpf.h"
+MAC, EGRESS = "aggregate/mac.bpf.h", "aggregate/egress.bpf.h"
 
 # name: file, text, what it becomes, tests that must each fail ("program TestSuite.test")
 MUTANTS = {
@@ -54,6 +55,24 @@ MUTANTS = {
     "check_word_of_a_maximum": (
         EMIT, "set->check = words_sum(p, words);", ";",
         ["bpf_sum SumTest.max8_takes_the_larger_byte_and_recomputes_the_check_word"]),
+    "tag_before_anything_changes": (
+        XDP, "if (masked(p->mac_bytes, MLNET_MAC_BYTES) && !mac_take())\n\t\treturn MLNET_V_DROP_MAC;", "",
+        ["bpf_mac MacTest.what_has_no_tag_or_one_of_another_key_is_dropped", "bpf_mac MacTest.no_bit_of_a_result_or_a_reply_can_change"]),
+    "tag_is_looked_at": (
+        XDP, "if (!tag_is_right(ctx, p->l3))", "if (0)",
+        ["bpf_mac MacTest.whoever_knows_everything_but_the_key_gets_nothing_in"]),
+    "tag_counts_once": (
+        MAC, "\tif (state)\n\t\tstate->is_right = 0;\n", "",
+        ["bpf_mac MacTest.no_bit_of_a_contribution_can_change"]),
+    "tag_is_not_optional": (
+        ADMIT, "if (p->mac_bytes != node_mac_bytes(node))", "if (p->mac_bytes && !node_mac_bytes(node))",
+        ["bpf_mac MacTest.what_has_no_tag_or_one_of_another_key_is_dropped"]),
+    "tag_of_what_leaves": (
+        XDP, "if (!p->mac_bytes || (action != XDP_TX && action != XDP_REDIRECT))", "if (1)",
+        ["bpf_mac MacTest.every_reply_has_a_tag", "sim_mac MacSim.*"]),
+    "tag_of_a_copy": (
+        EGRESS, "tag_set_of_copy(ctx, l3, &meta->nh);", "meta->nh.sum[0] != 1;",
+        ["bpf_mac MacTest.each_copy_has_the_tag_of_its_own_address"]),
     "fingerprint": (
         SLOT, "return set->fingerprint == p->fingerprint &&", "return",
         ["bpf_slot SlotTest.another_collective_in_the_slot_is_a_mismatch_and_an_event"]),

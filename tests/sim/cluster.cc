@@ -92,7 +92,7 @@ Cluster::Cluster(const ClusterOptions& options)
   config.timeout_ns = options_.timeout_ns;
   config.window_first = options_.window_first;
   config.small_bytes = options_.small_bytes;
-  if (test::IsIpv6Run()) config.blocks = MLNET_BLOCKS_MAX - 1;  // at the same MTU
+  if (test::IsIpv6Run() || options_.has_mac) config.blocks = MLNET_BLOCKS_MAX - 1;  // at the same MTU
   config.trees.clear();
   config.has_server = options_.has_server;
   for (int t = 0; t < options_.trees; ++t) config.trees.push_back(TreeOf(t));
@@ -113,7 +113,18 @@ void Cluster::SetUpRank(int r, worker::EngineConfig config) {
     tree.children = RanksBehind(node, t);
     tree.above = above < 0 ? std::vector<std::vector<int>>{} : RanksBehind(above, t);
   }
+  SignFor(r, config);
   AddRank(r, std::move(*inbox), config);
+}
+
+// As the answer to join has it: from the rank's own address to its node's, or to the node on its host.
+void Cluster::SignFor(int rank, worker::EngineConfig& config) const {
+  const int host = HostOf(rank);
+  for (int t = 0; key_ && t < options_.trees; ++t) {
+    const int node = rank == server() ? host : shape_.NodeOf(rank, t);
+    const test::Address to = node == host ? Wiring::LocalIp() : Wiring::IpOf(node);
+    config.trees[static_cast<size_t>(t)].signer = std::make_shared<const wire::Signer>(key_, Wiring::IpOf(host).bytes, to.bytes);
+  }
 }
 
 void Cluster::AddRank(int rank, worker::Inbox inbox, const worker::EngineConfig& config) {
@@ -129,6 +140,7 @@ void Cluster::SetUpServer(worker::EngineConfig config) {
   EXPECT_TRUE(inbox.has_value()) << inbox.error().ToString();
   config.rank = server();
   config.is_server = true;
+  SignFor(server(), config);
   AddRank(server(), std::move(*inbox), config);
 }
 

@@ -85,6 +85,7 @@ class Cluster {
   uint8_t Log2Slots(uint8_t pool) const;
   uint8_t Log2Most(uint8_t pool) const;
   int HostOf(int rank) const { return rank == server() ? RootOf(0) : rank % num_hosts_; }
+  void SignFor(int rank, worker::EngineConfig& config) const;
   void SendUp(int rank, int tree, std::span<const std::byte> packet);
   void Deliver(const Arrival& arrival);
   void Forward(int from, std::span<const uint8_t> frame);
@@ -129,6 +130,7 @@ class Cluster {
   std::mt19937_64 ring_random_;
   uint64_t packet_events_ = 0;
   uint16_t job_, epoch_;
+  std::shared_ptr<const mlnet_key> key_;  // of packets that carry a tag
 };
 
 }  // namespace mlnet::sim

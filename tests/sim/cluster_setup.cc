@@ -39,6 +39,8 @@ void Cluster::ChooseJob() {
   if (job == 0) job = static_cast<uint16_t>(jobs.size());
   job_ = job;
   epoch_ = ++epoch;
+  constexpr wire::JobKey kJobKey{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+  if (options_.has_mac) key_ = std::make_shared<const mlnet_key>(wire::DeriveKey(kJobKey, job_, epoch_));
 }
 
 worker::TreeConfig Cluster::TreeOf(int tree) const {
@@ -75,6 +77,7 @@ test::JobSpec Cluster::JobOf(int host, int tree) const {
   spec.is_between_epochs = true;
   spec.tree = static_cast<uint8_t>(tree);
   spec.num_trees = static_cast<uint8_t>(options_.trees_most);
+  spec.key = key_.get();
   spec.aggregator = Wiring::IpOf(node);
   spec.root = Wiring::IpOf(root);
   spec.group = Wiring::GroupIp();

@@ -23,6 +23,7 @@ struct CreateArgs {
   std::string order;
   std::string root;
   std::string require_mode;
+  bool mac = false;
 };
 
 struct SetArgs {
@@ -61,6 +62,7 @@ int Create(Context& context, const CreateArgs& args) {
   if (!args.shape.empty()) params["shape"] = args.shape;
   if (!args.root.empty()) params["root"] = args.root;
   if (!args.require_mode.empty()) params["require_mode"] = args.require_mode;
+  if (args.mac) params["mac"] = true;
   const auto result = context.Call("job.create", params);
   if (!result) return context.Fail(result.error());
   if (context.options.json) context.PrintJson(*result);
@@ -222,6 +224,7 @@ void AddCreate(CLI::App& job, Context& context) {
   create->add_option("--lost-ms", args->lost_ms, "a rank or host not heard of for so long is lost; 0: only a timeout tells")->check(CLI::NonNegativeNumber);
   create->add_option("--weight", args->weight, "share of the links where jobs meet")->check(CLI::Range(1, 100));
   create->add_option("--ceiling", args->ceiling, "traffic classes above this one are marked like it")->check(CLI::Range(0, 7));
+  create->add_flag("--mac", args->mac, "all packets carry a tag made with a key of the job, which the kernel checks at every hop");
   create->add_option("--order", args->order, "fair, or shortest: jobs in turn, least left to transfer first")
       ->check(CLI::IsMember({"fair", "shortest"}));
   create->add_option("--require-mode", args->require_mode, "kernel: the job fails when it loses a host that only sums; any: its ranks go on in user space")

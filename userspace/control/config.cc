@@ -178,6 +178,7 @@ void ReadJob(TableReader& in, Config& config) {
   in.Number("lost_ms", 0, kLostMsMax, out.lost_ms);
   in.Number("ceiling", 0, MLNET_CLASSES_MAX - 1, out.ceiling);
   in.OneOf("require_mode", out.require_mode, {"any", "kernel"});
+  in.Bool("mac", out.mac);
   in.RejectUnknown();
   if (auto ok = CheckShape(out.shape); !ok) in.Fail("shape", ok.error().message);
   else if (auto spec = CheckSpec(out); !spec) {

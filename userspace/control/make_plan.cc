@@ -192,7 +192,7 @@ Result<void> CheckHosts(const Draft& draft, Plan& plan) {
                                                    draft.hosts.front()->host, plan.port),
                  "set the same datapath.port on all hosts");
     }
-    const uint32_t blocks = BlocksPerPacket(iface.mtu, IsIpv6(plan));
+    const uint32_t blocks = BlocksPerPacket(iface.mtu, IsIpv6(plan), draft.in.job->job.spec.mac);
     if (blocks == 0) {
       return Err(ErrorCode::kUnsupported, fmt::format("MTU {} of {} on host {} is too small for a packet with one block", iface.mtu,
                                                       iface.name, host.host),

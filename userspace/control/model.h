@@ -63,9 +63,10 @@ struct JobSpec {
   uint32_t lost_ms = 800;       // a rank or host that has not been heard of for so long is lost; 0: only by other signs
   uint32_t ceiling = 7;         // packets of more urgent traffic classes are marked as this one
   std::string require_mode = "any";  // or "kernel": it fails rather than go on in user space (ring.h)
+  bool mac = false;             // all packets carry a tag made with the key of the job
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobSpec, slots, classes, multicast, shape, root, timeout_ms, deadline_ms, rto_min_us,
-                                                rto_max_us, window_first, weight, order, work_bytes, ceiling, lost_ms, require_mode)
+                                                rto_max_us, window_first, weight, order, work_bytes, ceiling, lost_ms, require_mode, mac)
 
 /// What the order of jobs depends on (order.h); noted by the host of rank 0, and only when something turns.
 struct JobProgress {
@@ -148,6 +149,7 @@ struct JobRecord {
   uint16_t job_id = 0;  // of the latest plan; reused by the next one with a higher epoch
   std::string fan;      // how results travel; empty: not decided
   std::string fan_why;
+  std::string key;      // of the plan, 32 hex digits; its tags are made with what is derived from it. Never shown
   uint32_t uid = 0;     // of the rank that came first: whose job it is
   uint64_t opened_ms = 0;
   uint64_t failed_ms = 0;
@@ -160,7 +162,7 @@ struct JobRecord {
   RingRecord ring;
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobRecord, name, incarnation, state, world_size, declared, deleted, spec, progress, plan,
-                                                job_id, fan, fan_why, uid, opened_ms, failed_ms, mismatch_ms, failed_joining,
+                                                job_id, fan, fan_why, key, uid, opened_ms, failed_ms, mismatch_ms, failed_joining,
                                                 code, reason, hint, ranks, ring)
 
 inline constexpr int kServerRank = -1;  // of the job's server, a member like the ranks

@@ -71,6 +71,7 @@ struct WaitingJoin {
   control::JoinRequest request;
   uint64_t work_bytes = 0;
   uint32_t classes = 0;  // of a job that nobody declared; 0: this daemon's default
+  bool mac = false;      // of a job that nobody declared
   uint64_t began_ms = 0;
   uint64_t deadline_ms = 0;
   int num_tries = 0;

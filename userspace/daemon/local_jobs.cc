@@ -8,6 +8,7 @@
 
 #include "control/plan.h"
 #include "control/tree.h"
+#include "daemon/job_key.h"
 #include "daemon/levels.h"
 #include "datapath/neighbour.h"
 #include "datapath/stats.h"
@@ -50,6 +51,7 @@ std::vector<mlnet_node> LocalJobs::Nodes(const LocalJob& job) const {
     mlnet_node& node = nodes.emplace_back(MakeNode(plan, t, host_, job.holding->ids, macs, job.is_multicast));
     std::copy(job.marks.begin(), job.marks.end(), node.marks);
     node.uid = job.uid;
+    if (job.key && node.flags != 0) node.flags |= MLNET_NODE_MAC;
     if (job.is_traced && node.flags != 0) node.flags |= MLNET_NODE_TRACE;
   }
   return nodes;
@@ -93,6 +95,8 @@ datapath::HostJobSpec LocalJobs::SpecOf(const LocalJob& job) const {
   spec.ring_ids = ids.rings;
   spec.server_inbox_id = ids.server_inbox;
   spec.server_ring_id = ids.server_ring;
+  spec.epoch = plan.epoch;
+  spec.key = job.key;
   const auto nodes = Nodes(job);
   for (size_t t = 0; t < plan.trees.size(); ++t) {
     const control::TreeIds& of = ids.trees[t];
@@ -125,6 +129,7 @@ LocalJob LocalJobs::Begin(const control::JobView& view, std::shared_ptr<Holding>
   job.incarnation = view.job.incarnation;
   job.plan = view.job.plan;
   job.ranks = control::LocalRanks(job.plan, host_);
+  job.key = KeyOf(view);
   job.holding = std::move(holding);
   job.answered_ns.resize(job.plan.trees.size());
   job.num_answers.resize(job.plan.trees.size());

@@ -26,6 +26,7 @@ struct LocalJob {
   control::Plan plan;
   std::vector<int> ranks;  // local index -> rank
   control::Marks marks{};  // of its packets
+  std::shared_ptr<const mlnet_key> key;  // null: its packets have no tag
   uint32_t uid = 0;        // whose processes may send for it from here
   std::shared_ptr<Holding> holding;
   std::vector<Membership> memberships;  // of each NIC that results come in by

@@ -82,8 +82,10 @@ Result<void> SendPing(const Ping& ping) {
   header.child = MLNET_CHILD_ALL;
   header.flags = MLNET_F_NO_PAYLOAD;
   wire::SetSeq(header, ping.nonce);
-  std::array<std::byte, wire::kOverheadBytes> bytes;
-  const size_t length = wire::Seal(header, {}, mlnet_trailer{}, bytes);
+  std::optional<wire::Signer> signer;
+  if (ping.key) signer.emplace(ping.key, from->mapped(), to->mapped());
+  std::array<std::byte, wire::kOverheadBytes + MLNET_MAC_BYTES> bytes;
+  const size_t length = wire::Seal(header, {}, mlnet_trailer{}, bytes, signer ? &*signer : nullptr);
   if (::sendto(socket.get(), bytes.data(), length, 0, peer.get(), peer.bytes) < 0) {
     return tl::make_unexpected(ErrnoError("send to multicast group " + ping.group, errno));
   }

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "base/fd.h"
+#include "mlnet/mac.h"
 #include "mlnet/error.h"
 
 namespace mlnet::daemon {
@@ -30,6 +32,7 @@ struct Ping {
   uint16_t epoch = 0;
   uint8_t tree = 0;
   uint64_t nonce = 0;
+  std::shared_ptr<const mlnet_key> key{};  // of a job whose packets have a tag
 };
 Result<void> SendPing(const Ping& ping);
 

@@ -56,6 +56,7 @@ Result<void> ReadSpec(const Json& params, control::JobSpec& spec) {
     if (const auto number = numbers.find(key); number != numbers.end()) ok = take(key, *number->second);
     else if (const auto text = texts.find(key); text != texts.end()) ok = take(key, *text->second);
     else if (key == "work_bytes") ok = take(key, spec.work_bytes);
+    else if (key == "mac") ok = take(key, spec.mac);
     else if (key != "name" && key != "world_size") ok = Err(ErrorCode::kInvalidArgument, "a job has no '" + key + "'", "mlnetctl job show NAME -j shows what can be set, under spec");
     if (!ok) return ok;
   }
@@ -223,9 +224,9 @@ Result<Json> Daemon::JobSet(const Json& params) {
     if (auto ok = ReadSpec(params, spec); !ok) return ok;
     const bool is_shape_new = spec.slots != view.job.spec.slots || spec.classes != view.job.spec.classes ||
                               spec.multicast != view.job.spec.multicast || spec.shape != view.job.spec.shape ||
-                              spec.root != view.job.spec.root;
+                              spec.root != view.job.spec.root || spec.mac != view.job.spec.mac;
     if (is_shape_new && IsActive(view.job)) {
-      return Err(ErrorCode::kConflict, "slots, classes, shape, root and multicast of job '" + *name + "' cannot change while it runs",
+      return Err(ErrorCode::kConflict, "slots, classes, shape, root, multicast and mac of job '" + *name + "' cannot change while it runs",
                  "live are weight, order, ceiling, lost_ms, require_mode, work_bytes, rto_min_us and rto_max_us");
     }
     const bool is_pinged_too_seldom = spec.lost_ms != 0 && (view.job.spec.lost_ms == 0 || spec.lost_ms < view.job.spec.lost_ms);

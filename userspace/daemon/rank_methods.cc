@@ -29,6 +29,7 @@ struct JoinParams {
   uint32_t timeout_ms = 0;
   uint64_t work_bytes = 0;
   uint32_t classes = 0;
+  bool mac = false;
 };
 
 Result<JoinParams> ReadJoin(const Json& params, uint32_t default_timeout_ms) {
@@ -38,6 +39,7 @@ Result<JoinParams> ReadJoin(const Json& params, uint32_t default_timeout_ms) {
   auto timeout_ms = rpc::GetOr<uint32_t>(params, "timeout_ms", default_timeout_ms);
   auto work_bytes = rpc::GetOr<uint64_t>(params, "work_bytes", 0);
   auto classes = rpc::GetOr<uint32_t>(params, "classes", 0);
+  auto mac = rpc::GetOr<bool>(params, "mac", false);
   auto pings = rpc::GetOr<bool>(params, "pings", false);
   auto rings = rpc::GetOr<bool>(params, "ring", false);
   if (!job) return tl::make_unexpected(job.error());
@@ -46,6 +48,7 @@ Result<JoinParams> ReadJoin(const Json& params, uint32_t default_timeout_ms) {
   if (!timeout_ms) return tl::make_unexpected(timeout_ms.error());
   if (!work_bytes) return tl::make_unexpected(work_bytes.error());
   if (!classes) return tl::make_unexpected(classes.error());
+  if (!mac) return tl::make_unexpected(mac.error());
   if (!pings) return tl::make_unexpected(pings.error());
   if (!rings) return tl::make_unexpected(rings.error());
   if (*classes > MLNET_CLASSES_MAX) {
@@ -54,7 +57,7 @@ Result<JoinParams> ReadJoin(const Json& params, uint32_t default_timeout_ms) {
   if (!control::IsName(*job)) {
     return Err(ErrorCode::kInvalidArgument, "job name '" + *job + "' is not 1 to 63 of A-Z a-z 0-9 . _ -");
   }
-  return JoinParams{*job, {*rank, *world_size, "", 0, 0, *pings, *rings}, std::min(*timeout_ms, kJoinTimeoutMaxMs), *work_bytes, *classes};
+  return JoinParams{*job, {*rank, *world_size, "", 0, 0, *pings, *rings}, std::min(*timeout_ms, kJoinTimeoutMaxMs), *work_bytes, *classes, *mac};
 }
 
 Json RanksOf(const std::vector<control::TreeChild>& children) {
@@ -138,7 +141,7 @@ Result<void> Daemon::OnJoin(rpc::PeerId peer, const rpc::PeerInfo& info, const r
   params->request.uid = info.uid;
   if (auto ok = CheckQuota(params->request, params->job); !ok) return ok;
   const uint64_t now_ms = NowMs();
-  WaitingJoin join{request.id, params->job, params->request, params->work_bytes, params->classes, now_ms, now_ms + params->timeout_ms, 0};
+  WaitingJoin join{request.id, params->job, params->request, params->work_bytes, params->classes, params->mac, now_ms, now_ms + params->timeout_ms, 0};
   auto joined = TryJoin(peer, join);
   if (!joined) return tl::make_unexpected(joined.error());
   if (*joined) return {};
@@ -172,7 +175,7 @@ void Daemon::AnswerJoin(rpc::PeerId peer, RankSession& session, const JobView& v
   const auto index = is_server ? 0 : static_cast<size_t>(std::find(local.ranks.begin(), local.ranks.end(), session.rank) - local.ranks.begin());
   Json trees = Json::array();
   for (size_t t = 0; t < plan.trees.size(); ++t) trees.push_back(TreeForRank(plan, t, session.rank, local.kernel->node(t)));
-  const Json result = {{"schema", "mlnet.join/1"},
+  Json result = {{"schema", "mlnet.join/1"},
                        {"job", session.job},
                        {"incarnation", session.incarnation},
                        {"job_id", plan.job_id},
@@ -191,6 +194,7 @@ void Daemon::AnswerJoin(rpc::PeerId peer, RankSession& session, const JobView& v
                        {"window_first", view.job.spec.window_first},
                        {"server", !plan.server_host.empty()},
                        {"trees", trees}};
+  if (!view.job.key.empty()) result["key"] = view.job.key;
   const datapath::HostJob& kernel = *local.kernel;
   std::vector<int> fds = is_server ? std::vector{kernel.server_inbox_fd(), kernel.server_wake_fd(), kernel.server_ring_fd()}
                                    : std::vector{kernel.inbox_fd(), kernel.wake_fd(), kernel.ring_fd(index)};

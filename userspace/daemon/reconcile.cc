@@ -12,6 +12,7 @@
 #include "control/ring.h"
 #include "control/tree.h"
 #include "daemon/daemon.h"
+#include "daemon/job_key.h"
 
 namespace mlnet::daemon {
 
@@ -188,13 +189,15 @@ bool Daemon::PlanIfFull(const JobView& view) {
     if (!v || !IsFull(*v)) return {};
     auto plan = control::MakePlan({&*v, &fresh->hosts, &fresh->jobs, config_.addressing, NowMs()});
     auto numbers = plan ? store_->TakeNumbers(v->job.job_id) : tl::make_unexpected(plan.error());
-    if (!numbers) {
-      spdlog::warn("job {} failed: {}", v->job.name, numbers.error().ToString());
-      Fail(*v, numbers.error(), {}, NowMs());
+    auto key = numbers ? MakeJobKey(v->job.spec) : tl::make_unexpected(numbers.error());
+    if (!key) {
+      spdlog::warn("job {} failed: {}", v->job.name, key.error().ToString());
+      Fail(*v, key.error(), {}, NowMs());
       return {};
     }
     control::Number(*plan, *numbers, config_.addressing);
     v->job.plan = *plan;
+    v->job.key = *key;
     v->job.job_id = numbers->job_id;
     v->job.state = control::kPreparing;
     v->job.reason.clear();
@@ -212,7 +215,7 @@ void Daemon::AskForHops(const JobView& view, const std::vector<std::string>& add
   FanProbe& probe = hop_probes_.try_emplace(view.job.name, NowMs()).first->second;
   if (own == plan.ports.end() || !probe.IsPingDue(NowMs())) return;
   for (const std::string& address : addresses) {
-    auto sent = SendPing({address, own->address, ifaces_.Ifindex(own->iface), plan.port, plan.job_id, plan.epoch, 0, probe.num_pings()});
+    auto sent = SendPing({address, own->address, ifaces_.Ifindex(own->iface), plan.port, plan.job_id, plan.epoch, 0, probe.num_pings(), KeyOf(view)});
     if (!sent && probe.num_pings() == 1) spdlog::warn("job {}: {}", view.job.name, sent.error().ToString());
   }
 }
@@ -270,7 +273,7 @@ void Daemon::ProbeGroup(const JobView& view, uint64_t nonce) {
   for (size_t t = 0; t < plan.trees.size(); ++t) {
     if (!IsRoot(plan, t, config_.host)) continue;
     const control::PlanPort& root = RootOf(plan, t);
-    auto sent = SendPing({plan.group, root.address, ifaces_.Ifindex(root.iface), plan.port, plan.job_id, plan.epoch, static_cast<uint8_t>(t), nonce});
+    auto sent = SendPing({plan.group, root.address, ifaces_.Ifindex(root.iface), plan.port, plan.job_id, plan.epoch, static_cast<uint8_t>(t), nonce, KeyOf(view)});
     if (!sent && nonce == 1) spdlog::warn("job {}: {}", view.job.name, sent.error().ToString());
   }
 }

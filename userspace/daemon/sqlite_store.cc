@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
@@ -138,6 +139,7 @@ Result<std::unique_ptr<Store>> SqliteStore::Open(const std::string& path, const 
   const int rc = sqlite3_open_v2(path.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX, nullptr);
   std::unique_ptr<SqliteStore> store(new SqliteStore(raw, retention));
   if (rc != SQLITE_OK) return tl::make_unexpected(SqliteError(raw, "open " + path));
+  ::chmod(path.c_str(), 0600);  // keys of jobs are in it; what SQLite puts beside it gets the same mode
   sqlite3_busy_timeout(raw, kBusyTimeoutMs);
   for (const char* sql : {"PRAGMA journal_mode = WAL", "PRAGMA synchronous = NORMAL"}) {
     if (auto ok = Execute(raw, sql); !ok) return tl::make_unexpected(ok.error());

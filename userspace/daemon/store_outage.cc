@@ -60,6 +60,7 @@ Result<bool> Daemon::TryJoin(rpc::PeerId peer, const WaitingJoin& join) {
       view->job.incarnation = join.began_ms;  // never that of an earlier job of this name
       view->job.spec = config_.job;
       if (join.classes != 0) view->job.spec.classes = join.classes;
+      if (join.mac) view->job.spec.mac = true;
     }
     // An attempt whose answer was lost was carried out after all.
     const bool is_in = join.num_tries > 0 && !HasEnded(view->job) && IsMember(*view, join.request) &&

@@ -101,9 +101,19 @@ Result<HostJob> HostJob::Install(const Program& program, const HostJobSpec& spec
     auto ok = InstallReaders(program, spec.server_inbox_id, spec.inbox_cells, {spec.server_ring_id}, job.server_);
     if (!ok) return tl::make_unexpected(ok.error());
   }
+  if (auto ok = job.PutKey(program, spec); !ok) return tl::make_unexpected(ok.error());
   auto ok = FillPlace(job.entry_, program.MapFd("ml_jobs"), "ml_jobs", spec.job_id, CreateEntry(job.nodes_));
   if (!ok) return tl::make_unexpected(ok.error());
   return job;
+}
+
+// The same bytes where they are in place already: they follow from the job's record.
+Result<void> HostJob::PutKey(const Program& program, const HostJobSpec& spec) {
+  if (!spec.key) return {};
+  auto key = KeyEntry::Put(program, MLNET_KEY_ID(spec.job_id, spec.epoch), *spec.key);
+  if (!key) return tl::make_unexpected(key.error());
+  key_ = std::move(*key);
+  return {};
 }
 
 Result<void> HostJob::InstallAggregator(const Program& program, const HostTreeSpec& spec) {
@@ -169,6 +179,7 @@ Result<HostJob> HostJob::TakeOver(const Program& program, const HostJobSpec& spe
   if (ok && spec.server_inbox_id != 0) {
     ok = TakeOverReaders(program, spec.server_inbox_id, spec.inbox_cells, {spec.server_ring_id}, job.server_);
   }
+  if (ok) ok = job.PutKey(program, spec);
   if (!ok) return tl::make_unexpected(ok.error());
   return job;
 }

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "datapath/inner_map.h"
+#include "datapath/key_entry.h"
 #include "datapath/program.h"
 #include "mlnet/job.h"
 
@@ -33,6 +35,8 @@ struct HostJobSpec {
   std::vector<uint32_t> ring_ids;  // one per local rank
   uint32_t server_inbox_id = 0;    // 0: the job's server is not here
   uint32_t server_ring_id = 0;
+  uint16_t epoch = 0;
+  std::shared_ptr<const mlnet_key> key;  // of that epoch; null: its packets have no tag
 };
 
 class HostJob {
@@ -63,6 +67,7 @@ class HostJob {
  private:
   HostJob() = default;
   Result<void> FillWords(const Program& program, const HostTreeSpec::WordsMap& words);
+  Result<void> PutKey(const Program& program, const HostJobSpec& spec);
   Result<void> InstallAggregator(const Program& program, const HostTreeSpec& spec);
   Result<void> TakeOverAggregator(const Program& program, const HostTreeSpec& spec);
 
@@ -80,6 +85,7 @@ class HostJob {
   std::vector<mlnet_node> nodes_;  // by tree
   std::vector<std::vector<HostTreeSpec::WordsMap>> unopened_;  // by tree
   // Destroyed in reverse order: the entry goes first.
+  KeyEntry key_;
   std::vector<Place> words_;
   std::vector<Place> fans_;
   Readers ranks_, server_;

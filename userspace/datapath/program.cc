@@ -138,7 +138,8 @@ Result<void> Program::Pin(const std::string& dir) const {
     if (auto ok = PinAnew(bpf_map__fd(map), path); !ok) return ok;
   }
   const auto& progs = skeleton_->progs;
-  for (const bpf_program* program : {progs.ml_ingress, progs.ml_ingress6, progs.ml_server, progs.ml_server6, progs.ml_egress}) {
+  for (const bpf_program* program : {progs.ml_ingress, progs.ml_ingress6, progs.ml_server, progs.ml_server6, progs.ml_mac_check,
+                                     progs.ml_mac_set, progs.ml_egress}) {
     if (auto ok = PinAnew(bpf_program__fd(program), dir + "/progs/" + bpf_program__name(program)); !ok) return ok;
   }
   return {};

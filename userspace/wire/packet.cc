@@ -55,14 +55,16 @@ uint64_t Mix(const mlnet_hdr& header, const mlnet_trailer& trailer) {
 }
 
 size_t Seal(const mlnet_hdr& header, std::span<const uint64_t> words, const mlnet_trailer& trailer,
-            std::span<std::byte> out) {
+            std::span<std::byte> out, const Signer* signer) {
   const size_t count = (header.flags & MLNET_F_NO_PAYLOAD) ? 0 : words.size();
   mlnet_trailer sealed = trailer;
   sealed.check = PayloadSum(Op(header), words.first(count)) + Mix(header, trailer);
   std::memcpy(out.data(), &header, sizeof(header));
   if (count > 0) std::memcpy(out.data() + sizeof(header), words.data(), count * 8);
   std::memcpy(out.data() + sizeof(header) + count * 8, &sealed, sizeof(sealed));
-  return PacketBytes(count);
+  const size_t bytes = PacketBytes(count, signer);
+  if (signer != nullptr) signer->Sign(out.first(bytes));
+  return bytes;
 }
 
 bool Parse(std::span<const std::byte> bytes, View& out) {

@@ -8,14 +8,17 @@
 #include <span>
 
 #include "mlnet/wire.h"
+#include "wire/mac.h"
 
 namespace mlnet::wire {
 
 inline constexpr size_t kOverheadBytes = sizeof(mlnet_hdr) + sizeof(mlnet_trailer);
-inline constexpr size_t kPacketBytesMax = kOverheadBytes + MLNET_WORDS_MAX * 8;  // UDP payload, 1472
+inline constexpr size_t kPacketBytesMax = kOverheadBytes + MLNET_WORDS_MAX * 8;  // UDP payload without a tag, 1472
 
-/// Bytes of a packet whose payload has `words` words.
-constexpr size_t PacketBytes(size_t words) { return kOverheadBytes + words * 8; }
+/// Bytes of a packet whose payload has `words` words. `signer`: of a job whose packets have a tag, else null.
+constexpr size_t PacketBytes(size_t words, const Signer* signer = nullptr) {
+  return kOverheadBytes + words * 8 + (signer != nullptr ? MLNET_MAC_BYTES : 0);
+}
 
 inline uint64_t Seq(const mlnet_hdr& h) { return h.seq_lo | (static_cast<uint64_t>(h.seq_hi) << 32); }
 inline void SetSeq(mlnet_hdr& h, uint64_t seq) {
@@ -38,10 +41,10 @@ uint64_t Mix(const mlnet_hdr& header, const mlnet_trailer& trailer);
 uint64_t AddSums(uint8_t op, uint64_t a, uint64_t b);
 
 /// Writes header, payload and trailer to `out` with the check word set. The payload is absent when
-/// header.flags has NO_PAYLOAD. Returns the number of bytes written.
-/// REQUIRES: out.size() >= PacketBytes(words), words.size() == header.words unless NO_PAYLOAD.
+/// header.flags has NO_PAYLOAD; the tag if there is a signer. Returns the number of bytes written.
+/// REQUIRES: out.size() >= PacketBytes(words, signer), words.size() == header.words unless NO_PAYLOAD.
 size_t Seal(const mlnet_hdr& header, std::span<const uint64_t> words, const mlnet_trailer& trailer,
-            std::span<std::byte> out);
+            std::span<std::byte> out, const Signer* signer = nullptr);
 
 /// A packet as views into its bytes.
 struct View {

@@ -5,10 +5,12 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "mlnet/wire.h"
+#include "wire/mac.h"
 
 namespace mlnet::worker {
 
@@ -25,6 +27,7 @@ struct TreeConfig {
   uint8_t tree = 0;     // as on the wire
   uint8_t child = 0;    // index at the aggregator
   uint32_t weight = 1;  // share of large calls
+  std::shared_ptr<const wire::Signer> signer;       // of a job whose packets have a tag
   std::string aggregator;                           // "10.77.0.5:28012", for messages
   std::vector<std::vector<int>> children;            // ranks behind each child of the aggregator, for messages
   std::vector<std::vector<int>> above;               // the same of the node above it; empty: it is the root

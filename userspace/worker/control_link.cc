@@ -99,6 +99,26 @@ uint64_t WorkBytesOf(const JoinOptions& options) {
   return options.work_bytes != 0 || text == nullptr ? options.work_bytes : std::strtoull(text, nullptr, 10);
 }
 
+bool WantsMac(const JoinOptions& options) {
+  const char* text = std::getenv("MLNET_MAC");
+  return options.mac || (text != nullptr && std::string_view(text) == "1");
+}
+
+// The key travels here only: over the rank's own connection.
+std::optional<Error> TakeKey(const rpc::Json& json, JoinReply& reply) {
+  const auto found = json.find("key");
+  if (found == json.end()) return std::nullopt;
+  const auto job_key = found->is_string() ? wire::KeyFromHex(found->get<std::string>()) : std::nullopt;
+  if (!job_key) return VersionError("has a key that is none");
+  const auto key = std::make_shared<const mlnet_key>(wire::DeriveKey(*job_key, reply.config.job, reply.config.epoch));
+  for (size_t t = 0; t < reply.endpoints.size(); ++t) {
+    const auto from = IpAddress::Parse(reply.endpoints[t].local_address), to = IpAddress::Parse(reply.endpoints[t].aggregator_address);
+    if (!from || !to) return VersionError("has no IP address '" + reply.endpoints[t].local_address + "'");
+    reply.config.trees[t].signer = std::make_shared<const wire::Signer>(key, from->mapped(), to->mapped());
+  }
+  return std::nullopt;
+}
+
 Result<JoinReply> ParseJoin(const rpc::Json& json) {
   JoinReply reply;
   EngineConfig& config = reply.config;
@@ -121,6 +141,7 @@ Result<JoinReply> ParseJoin(const rpc::Json& json) {
     return tl::make_unexpected(VersionError("is out of range"));
   }
   if (auto error = TakeTrees(json, port, reply)) return tl::make_unexpected(*error);
+  if (auto error = TakeKey(json, reply)) return tl::make_unexpected(*error);
   return reply;
 }
 
@@ -168,6 +189,7 @@ Result<JoinReply> ControlLink::Join(const JoinOptions& options, bool is_server) 
                             {"ring", !is_server && !RequiresKernel(options)}};
   if (const uint64_t work_bytes = WorkBytesOf(options); work_bytes != 0) params["work_bytes"] = work_bytes;
   if (options.classes != 0) params["classes"] = options.classes;
+  if (WantsMac(options)) params["mac"] = true;
   auto answer = client_.CallWithFds("join", params, options.timeout + kReplySlack);
   if (!answer) return tl::make_unexpected(answer.error());
   auto reply = ParseJoin(answer->result);

@@ -314,8 +314,8 @@ void Engine::Ping(uint64_t now_ns) {
     header.child = tree.child;
     header.flags = MLNET_F_NO_PAYLOAD;
     wire::SetSeq(header, now_ns);
-    std::array<std::byte, wire::kOverheadBytes> bytes;
-    const size_t length = wire::Seal(header, {}, mlnet_trailer{}, bytes);
+    std::array<std::byte, wire::kOverheadBytes + MLNET_MAC_BYTES> bytes;
+    const size_t length = wire::Seal(header, {}, mlnet_trailer{}, bytes, tree.signer.get());
     // One that cannot be sent is lost, as it may be later on; sends of data say why.
     (void)transport_.Send(FlowOf(t, traffic_class), std::span(bytes).first(length), length);
   }

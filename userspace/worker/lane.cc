@@ -115,7 +115,7 @@ void Lane::SendFirst(Collective& collective, uint64_t now_ns) {
 }
 
 void Lane::Build(const Collective& collective, uint64_t packet, bool is_retry) {
-  const size_t bytes = Packetizer::Bytes(collective, packet, is_retry);
+  const size_t bytes = packetizer_.Bytes(collective, packet, is_retry);
   packetizer_.Build(collective, stream(), packet, is_retry, context_.batch.Take(flow_, bytes));
 }
 

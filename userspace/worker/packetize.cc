@@ -8,7 +8,7 @@
 
 namespace mlnet::worker {
 
-Packetizer::Packetizer(const EngineConfig& config, const TreeConfig& tree) : header_{} {
+Packetizer::Packetizer(const EngineConfig& config, const TreeConfig& tree) : signer_(tree.signer), header_{} {
   header_.version_type = wire::VersionType(MLNET_T_CONTRIB);
   header_.job = config.job;
   header_.epoch = config.epoch;
@@ -16,9 +16,9 @@ Packetizer::Packetizer(const EngineConfig& config, const TreeConfig& tree) : hea
   header_.child = tree.child;
 }
 
-size_t Packetizer::Bytes(const Collective& collective, uint64_t packet, bool is_retry) {
+size_t Packetizer::Bytes(const Collective& collective, uint64_t packet, bool is_retry) const {
   const Shape shape = collective.traffic->ShapeOf(packet);
-  return wire::PacketBytes(shape.has_data || is_retry ? shape.words : 0);
+  return wire::PacketBytes(shape.has_data || is_retry ? shape.words : 0, signer_.get());
 }
 
 void Packetizer::Build(const Collective& collective, uint8_t stream, uint64_t packet, bool is_retry,
@@ -43,7 +43,7 @@ void Packetizer::Build(const Collective& collective, uint8_t stream, uint64_t pa
     if (!is_retry) header.flags |= MLNET_F_NO_PAYLOAD;
     std::fill(payload.begin(), payload.end(), 0);
   }
-  wire::Seal(header, payload, trailer, out);
+  wire::Seal(header, payload, trailer, out, signer_.get());
 }
 
 }  // namespace mlnet::worker

@@ -18,12 +18,13 @@ class Packetizer {
   Packetizer(const EngineConfig& config, const TreeConfig& tree);
 
   /// Length of the packet; a retry is always full length (rule 4).
-  static size_t Bytes(const Collective& collective, uint64_t packet, bool is_retry);
+  size_t Bytes(const Collective& collective, uint64_t packet, bool is_retry) const;
   /// REQUIRES: out.size() == Bytes(...); the traffic is ready for the packet.
   void Build(const Collective& collective, uint8_t stream, uint64_t packet, bool is_retry,
              std::span<std::byte> out) const;
 
  private:
+  std::shared_ptr<const wire::Signer> signer_;
   mlnet_hdr header_;  // what all packets of this rank in this tree share
 };
 

@@ -94,8 +94,8 @@ void ServerLane::Answer(const Collective& collective, uint64_t packet) {
   } else {
     header.flags |= MLNET_F_NO_DATA | MLNET_F_NO_PAYLOAD;
   }
-  const size_t bytes = wire::PacketBytes((header.flags & MLNET_F_NO_PAYLOAD) != 0 ? 0 : payload.size());
-  wire::Seal(header, payload, trailer, context_.batch.Take(flow_, bytes));
+  const size_t bytes = wire::PacketBytes((header.flags & MLNET_F_NO_PAYLOAD) != 0 ? 0 : payload.size(), tree_.signer.get());
+  wire::Seal(header, payload, trailer, context_.batch.Take(flow_, bytes), tree_.signer.get());
 }
 
 Collective* ServerLane::Find(uint64_t seq) const {

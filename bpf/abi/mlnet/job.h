@@ -15,6 +15,8 @@
  *   ml_events   RINGBUF        mlnet_event                           program -> daemon
  *   ml_fan_state PERCPU_ARRAY  0 -> mlnet_fan_state                  which copy the egress program is at
  *   ml_programs PROG_ARRAY     what a program hands over to          set when the programs are loaded
+ *   ml_mac_state PERCPU_ARRAY   0 -> mlnet_mac_state                 what the programs of a tagged packet tell each other
+ *   ml_keys     HASH           MLNET_KEY_ID -> mlnet_key, see mac.h  daemon; nobody reads it but the program
  *
  *   ml_tags     PERCPU_ARRAY   traffic class -> mlnet_tags           the tc program counts, see tag.h
  *
@@ -23,10 +25,11 @@
 #ifndef MLNET_ABI_JOB_H
 #define MLNET_ABI_JOB_H
 
+#include "mac.h"
 #include "verdict.h"
 #include "wire.h"
 
-#define MLNET_ABI_VERSION 4 /* of everything in this file; part of the pin path */
+#define MLNET_ABI_VERSION 5 /* of everything in this file; part of the pin path */
 
 #define MLNET_JOBS_MAX 65536
 #define MLNET_TREES_MAX 32 /* of one job */
@@ -37,6 +40,7 @@
 #define MLNET_FANS_MAX 4096
 #define MLNET_LINKS_MAX 16384
 #define MLNET_STATS_MAX 4096
+#define MLNET_KEYS_MAX 8192
 #define MLNET_NOTICE_RING_BYTES 65536
 
 /* ---- node: what one host does for one tree of a job, as the program sees it -------------------- */
@@ -47,6 +51,7 @@
 #define MLNET_NODE_INNER 0x08     /* sums here, and sends the partial sum on to the node above */
 #define MLNET_NODE_SERVER 0x10    /* root whose host has the job's server: gets sums with MLNET_F_SERVER */
 #define MLNET_NODE_TRACE 0x20    /* every sum that is completed here is told to mlnetd (MLNET_EV_SUMMED) */
+#define MLNET_NODE_MAC 0x40      /* all packets carry a tag, made with the key that ml_keys has for job and epoch */
 #define MLNET_NODE_IPV6 0x80      /* all addresses of the job are IPv6; else all are IPv4 */
 
 /* In network order. IPv4: mapped, ::ffff:a.b.c.d, of which the program reads the last word. All 0: none. */
@@ -197,6 +202,7 @@ struct mlnet_fan_meta {
 	__u8 tree;
 	__u8 pad;
 	__u64 broadcast_id; /* copies of one result share it; the copy index restarts when it changes */
+	struct mlnet_nh nh; /* of a job with MLNET_NODE_MAC: the part of the tag that copies share */
 };
 #define MLNET_FAN_MAGIC 0x4e41466dU
 
@@ -207,6 +213,12 @@ struct mlnet_fan_state {
 	__u32 pad;
 };
 
+/* Of the packet that this CPU is at. */
+struct mlnet_mac_state {
+	__u32 is_right; /* its tag was looked at; taken back when that is made use of */
+	__u32 action;	/* XDP action once it has its new tag */
+};
+
 MLNET_STATIC_ASSERT(sizeof(struct mlnet_pool) == 16, "pool layout");
 MLNET_STATIC_ASSERT(sizeof(struct mlnet_node) == 16 + 6 * 16 + 7 * 4 + 20 + 256 + 64 * 16 + 64 + 64 + 256 + 24,
 		    "node layout");
@@ -214,6 +226,6 @@ MLNET_STATIC_ASSERT(sizeof(struct mlnet_set) == 80, "set layout");
 MLNET_STATIC_ASSERT(sizeof(struct mlnet_slot) == 168, "slot layout");
 MLNET_STATIC_ASSERT(sizeof(struct mlnet_words) % 64 == 0, "words keep cache line alignment");
 MLNET_STATIC_ASSERT(sizeof(struct mlnet_cell) == 64 + MLNET_WORDS_MAX * 8, "cell layout");
-MLNET_STATIC_ASSERT(sizeof(struct mlnet_fan_meta) % 4 == 0, "XDP metadata is a multiple of 4");
+MLNET_STATIC_ASSERT(sizeof(struct mlnet_fan_meta) == 32, "the most that XDP metadata may have");
 
 #endif /* MLNET_ABI_JOB_H */

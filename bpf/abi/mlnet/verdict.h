@@ -59,7 +59,8 @@
 	X(DROP_ANSWER_OLD, XDP_DROP, "answer that was taken already, or whose sum nobody can still need") \
 	X(DROP_ANSWER_EARLY, XDP_DROP, "answer to a sum that the server was not given, or to another collective") \
 	X(PING_UP_TX, XDP_TX, "a child's PING, passed to the node above") \
-	X(PING_UP_REDIRECT, XDP_REDIRECT, "as above, from ranks of this host")
+	X(PING_UP_REDIRECT, XDP_REDIRECT, "as above, from ranks of this host") \
+	X(DROP_MAC, XDP_DROP, "tag missing or wrong: not from a member that has the job's key")
 
 enum mlnet_verdict {
 #define MLNET_X(name, action, help) MLNET_V_##name,

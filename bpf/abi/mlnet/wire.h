@@ -3,7 +3,7 @@
  * The packet format. WIRE_FORMAT.md beside this file specifies it byte by byte with a worked
  * example; a change here is a change there, in the same commit.
  *
- *   Ethernet 14 | IPv4 20 or IPv6 40 | UDP 8 | header 22 | payload words*8 | trailer 42
+ *   Ethernet 14 | IPv4 20 or IPv6 40 | UDP 8 | header 22 | payload words*8 | trailer 42 | tag 8, or none (mac.h)
  *
  * With these sizes the payload starts at byte 64 of an untagged IPv4 frame, and 176 words plus the
  * trailer fill an MTU of 1500 exactly; with IPv6 160 do. All multi-byte fields are little-endian.

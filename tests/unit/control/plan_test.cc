@@ -131,16 +131,22 @@ TEST(plan, smallest_mtu_decides_and_too_small_is_refused_by_name) {
 }
 
 TEST(plan, blocks_follow_the_frame_layout) {
-  EXPECT_EQ(BlocksPerPacket(1500, false), 11u);  // 1500 - 20 - 8 - 22 - 42 = 1408 = 11 * 128
-  EXPECT_EQ(BlocksPerPacket(1499, false), 10u);
-  EXPECT_EQ(BlocksPerPacket(9000, false), 11u);
-  EXPECT_EQ(BlocksPerPacket(220, false), 1u);
-  EXPECT_EQ(BlocksPerPacket(219, false), 0u);
-  EXPECT_EQ(BlocksPerPacket(0, false), 0u);
-  EXPECT_EQ(BlocksPerPacket(1500, true), 10u);  // 20 bytes less: 1388
-  EXPECT_EQ(BlocksPerPacket(1392, true), 10u);
-  EXPECT_EQ(BlocksPerPacket(1391, true), 9u);
-  EXPECT_EQ(BlocksPerPacket(1520, true), 11u);
+  EXPECT_EQ(BlocksPerPacket(1500, false, false), 11u);  // 1500 - 20 - 8 - 22 - 42 = 1408 = 11 * 128
+  EXPECT_EQ(BlocksPerPacket(1499, false, false), 10u);
+  EXPECT_EQ(BlocksPerPacket(9000, false, false), 11u);
+  EXPECT_EQ(BlocksPerPacket(220, false, false), 1u);
+  EXPECT_EQ(BlocksPerPacket(219, false, false), 0u);
+  EXPECT_EQ(BlocksPerPacket(0, false, false), 0u);
+  EXPECT_EQ(BlocksPerPacket(1500, true, false), 10u);  // 20 bytes less: 1388
+  EXPECT_EQ(BlocksPerPacket(1392, true, false), 10u);
+  EXPECT_EQ(BlocksPerPacket(1391, true, false), 9u);
+  EXPECT_EQ(BlocksPerPacket(1520, true, false), 11u);
+  EXPECT_EQ(BlocksPerPacket(1500, false, true), 10u);  // 8 bytes less
+  EXPECT_EQ(BlocksPerPacket(1507, false, true), 10u);
+  EXPECT_EQ(BlocksPerPacket(1508, false, true), 11u);
+  EXPECT_EQ(BlocksPerPacket(1500, true, true), 10u);
+  EXPECT_EQ(BlocksPerPacket(1400, true, true), 10u);
+  EXPECT_EQ(BlocksPerPacket(1399, true, true), 9u);
 }
 
 TEST(plan, different_data_ports_are_refused) {

@@ -64,7 +64,7 @@ Built Build(int rank, const Collective& collective, uint64_t packet, bool is_ret
   const EngineConfig config = Config(rank);
   const Packetizer packetizer(config, config.trees[0]);
   Built built;
-  built.bytes.resize(Packetizer::Bytes(collective, packet, is_retry));
+  built.bytes.resize(packetizer.Bytes(collective, packet, is_retry));
   packetizer.Build(collective, 0, packet, is_retry, built.bytes);
   EXPECT_TRUE(wire::Parse(built.bytes, built.view));
   EXPECT_TRUE(wire::Verify(built.view));

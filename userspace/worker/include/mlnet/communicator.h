@@ -56,6 +56,9 @@ struct JoinOptions {
   uint64_t work_bytes = 0;
   /// Traffic classes (1 to 8) of a job that nobody has declared; the first rank's count. 0: as mlnetd is configured.
   int classes = 0;
+  /// Packets of a job that nobody has declared carry a tag, made with a key of the job; one rank that asks for it is
+  /// enough, if it is the first. Also by $MLNET_MAC=1.
+  bool mac = false;
   std::chrono::milliseconds timeout{30000};  // for joining, and the default of every collective
   /// Float sums of at most so many bytes over all ranks together are gathered as they are and added in rank
   /// order by each rank (counted as summed_in_user_space). The same on all ranks; 0: never.

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs whose packets carry a tag: it is looked at before a packet changes anything, and made anew for what leaves.
+#include <cstring>
+#include <random>
+
+#include "bpf/fixture.h"
+#include "harness/reference_mac.h"
+
+namespace mlnet::test {
+namespace {
+
+const mlnet_key kKey = TestKey(1), kOtherKey = TestKey(2);
+const Mac kParentMac{0x02, 0, 0, 0, 0, 0xb0};
+constexpr size_t kBlocks = 2;
+
+Address ParentIp() { return Ip("192.0.2.200"); }
+
+Frame Tagged(Frame f, const mlnet_key* key = &kKey) {
+  f.key = key;
+  return f;
+}
+
+Frame FromChild(uint8_t child, uint64_t seq, size_t blocks = kBlocks) { return Tagged(Contribution(child, seq, blocks)); }
+
+void ExpectTag(const Bytes& frame, const mlnet_key& key = kKey) {
+  const Parsed parsed = ParseFrame(frame);
+  EXPECT_TRUE(parsed.check_ok);
+  ASSERT_TRUE(parsed.tag.has_value());
+  EXPECT_EQ(*parsed.tag, ReferenceTag(key, frame));
+}
+
+class MacTest : public AggregatorTest {
+ protected:
+  void SetUp() override {
+    host_ = BpfHost::Create();
+    ASSERT_NE(host_, nullptr);
+  }
+  void Root(uint8_t flags = MLNET_NODE_MULTICAST, const mlnet_key* key = &kKey) {
+    JobSpec spec = Job(MLNET_NODE_AGGREGATE | flags);
+    spec.key = key;
+    host_->SetJob(spec);
+  }
+  void Worker() {
+    JobSpec spec = Job(MLNET_NODE_DELIVER);
+    spec.local_children = {1, 2};
+    spec.key = &kKey;
+    host_->SetJob(spec);
+  }
+  void Rack() {
+    JobSpec spec = Job(MLNET_NODE_AGGREGATE | MLNET_NODE_INNER);
+    spec.root = spec.up = ParentIp();
+    spec.up_mac = kParentMac;
+    spec.up_child = 5;
+    spec.key = &kKey;
+    host_->SetJob(spec);
+  }
+  static Frame Result(uint64_t seq) {
+    Frame f = Tagged(Contribution(0, seq, kBlocks));
+    f.child = MLNET_CHILD_ALL;
+    f.type = MLNET_T_RESULT;
+    f.saddr = AggregatorIp();
+    f.daddr = GroupIp();
+    f.weight = 3;
+    return f;
+  }
+  static Frame Reply(uint8_t type, uint8_t child) {
+    Frame f = Tagged(Contribution(0, 1, kBlocks));
+    f.type = type;
+    f.child = child;
+    f.saddr = AggregatorIp();
+    f.daddr = WorkerIp(child);
+    f.HeaderOnly(kBlocks * MLNET_BLOCK_WORDS);
+    return f;
+  }
+
+  /// All that packets could have changed on this host.
+  Bytes State(bool has_inbox) {
+    Bytes state;
+    const auto add = [&](const auto& value) {
+      const auto* bytes = reinterpret_cast<const uint8_t*>(&value);
+      state.insert(state.end(), bytes, bytes + sizeof(value));
+    };
+    for (uint32_t slot = 0; slot < kSlots; ++slot) {
+      add(host_->Slot(kJob, 0, slot));
+      for (uint32_t set = 0; set < 2; ++set) {
+        add(host_->Words(kJob, 0, slot, set));
+        if (has_inbox) add(host_->Cell(kJob, 0, slot, set));
+      }
+    }
+    for (uint8_t child = 0; child < kChildren; ++child) add(host_->Link(kJob, child));
+    return state;
+  }
+  size_t NumRecords(bool has_inbox) {
+    size_t count = host_->TakeEvents().size();
+    for (uint32_t local = 0; has_inbox && local < 2; ++local) count += host_->TakeNotices(kJob, local).size();
+    return count;
+  }
+
+  /// Runs `bytes` with each bit from the mlnet header on flipped; nothing may come of any of them.
+  void FlipEveryBit(const Bytes& bytes, bool has_inbox) {
+    const Bytes before = State(has_inbox);
+    std::map<mlnet_verdict, int> verdicts;
+    for (size_t bit = HeaderAt(bytes) * 8; bit < bytes.size() * 8; ++bit) {
+      Bytes flipped = bytes;
+      flipped[bit / 8] ^= static_cast<uint8_t>(1 << bit % 8);
+      const RunResult run = host_->Run(flipped);
+      ASSERT_EQ(run.action, XDP_DROP) << "bit " << bit;
+      ++verdicts[run.verdict.value()];
+    }
+    EXPECT_EQ(State(has_inbox), before);
+    EXPECT_EQ(NumRecords(has_inbox), 0u);
+    for (const auto& [verdict, count] : verdicts) {
+      const std::string name = wire::VerdictOf(verdict).name;
+      EXPECT_EQ(name.substr(0, 5), "DROP_") << name << ": " << count;
+    }
+    EXPECT_GE(verdicts[MLNET_V_DROP_MAC], 64) << "the tag's own bits, and what the check word does not see";
+  }
+};
+
+// The first and last of the 64 vectors that the authors publish, key and input 00 01 02 ...
+TEST(SipHashTest, official_vectors) {
+  const std::map<size_t, uint64_t> vectors = {{0, 0x726fdb47dd0e0e31}, {1, 0x74f839c593dc67fd},  {7, 0xab0200f58b01d137},
+                                              {8, 0x93f5f5799a932462}, {15, 0xa129ca6149be45e5}};
+  const __u64 key[2] = {0x0706050403020100, 0x0f0e0d0c0b0a0908};
+  Bytes input;
+  for (uint8_t i = 0; i < 16; ++i) input.push_back(i);
+  for (const auto& [bytes, expected] : vectors) {
+    EXPECT_EQ(ReferenceSip(key[0], key[1], std::span(input).first(bytes)), expected) << bytes;
+    mlnet_sip s;
+    mlnet_sip_begin(&s, key);
+    size_t at = 0;
+    for (; at + 8 <= bytes; at += 8) {
+      uint64_t word;
+      std::memcpy(&word, &input[at], 8);
+      mlnet_sip_word(&s, word);
+    }
+    uint64_t last = uint64_t{bytes} << 56;
+    for (size_t i = at; i < bytes; ++i) last |= uint64_t{input[i]} << 8 * (i - at);
+    EXPECT_EQ(mlnet_sip_end(&s, last), expected) << bytes;
+  }
+}
+
+TEST(NhTest, both_hashes_are_those_of_long_arithmetic) {
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 100; ++round) {
+    std::vector<uint64_t> words(static_cast<size_t>(round) + 1);
+    for (uint64_t& word : words) word = round % 3 == 0 ? ~0ULL : random();
+    const mlnet_key key = TestKey(random());
+    mlnet_nh nh{};
+    for (size_t i = 0; i < words.size(); ++i) mlnet_nh_add(&nh, words[i], key.nh + i);
+    EXPECT_EQ(nh.sum[0], ReferenceNh(words, key.nh));
+    EXPECT_EQ(nh.sum[1], ReferenceNh(words, key.nh + 1));
+  }
+}
+
+TEST_F(MacTest, tagged_contributions_are_summed_and_the_result_has_a_tag) {
+  Root();
+  for (const size_t blocks : {size_t{11}, size_t{1}, size_t{0}}) {
+    const uint64_t seq = blocks % kSlots;
+    Expect(host_->Run(FromChild(0, seq, blocks)), MLNET_V_SUM_FIRST, XDP_DROP);
+    Expect(host_->Run(FromChild(1, seq, blocks)), MLNET_V_SUM_ADD, XDP_DROP);
+    const RunResult run = host_->Run(FromChild(2, seq, blocks));
+    Expect(run, MLNET_V_SUM_COMPLETE_TX, XDP_TX);
+    ExpectTag(run.frame);
+    EXPECT_EQ(ParseFrame(run.frame).frame.daddr, GroupIp());
+  }
+}
+
+TEST_F(MacTest, every_reply_has_a_tag) {
+  Root();
+  host_->Run(FromChild(0, 0));
+  const auto expect = [&](const Frame& frame, mlnet_verdict verdict) {
+    const RunResult run = host_->Run(frame);
+    Expect(run, verdict, XDP_TX);
+    ExpectTag(run.frame);
+  };
+  expect(FromChild(0, 0), MLNET_V_HELD);
+  expect(FromChild(0, 2 * kSlots), MLNET_V_BUSY);
+  Frame other = FromChild(1, 0);
+  other.fingerprint = 1;
+  expect(other, MLNET_V_MISMATCH);
+  host_->TakeEvents();
+  host_->Run(FromChild(1, 0));
+  Frame short_one = FromChild(2, 0);
+  short_one.flags = MLNET_F_NO_DATA;
+  short_one.weight = 0;
+  short_one.HeaderOnly(kBlocks * MLNET_BLOCK_WORDS);
+  expect(short_one, MLNET_V_SUM_COMPLETE_UNSENT);
+  expect(FromChild(1, 0), MLNET_V_SUM_SENT_LATE);
+  expect(FromChild(1, 0), MLNET_V_RESEND_RESULT);
+  expect(short_one, MLNET_V_ASK_RESEND);
+  Frame ping = FromChild(1, 99).HeaderOnly(0);
+  ping.type = MLNET_T_PING;
+  expect(ping, MLNET_V_PONG);
+}
+
+TEST_F(MacTest, each_copy_has_the_tag_of_its_own_address) {
+  Root(0);
+  for (uint8_t c = 0; c < kChildren; ++c) host_->SetLinkMac(kJob, c, WorkerMac(c));
+  host_->Run(FromChild(0, 0));
+  host_->Run(FromChild(1, 0));
+  const RunResult run = host_->Run(FromChild(2, 0));
+  Expect(run, MLNET_V_SUM_COMPLETE_FAN, XDP_REDIRECT);
+  for (uint8_t c = 0; c < kChildren; ++c) {
+    const RunResult copy = host_->RunEgress(run.meta, run.frame);
+    ASSERT_EQ(copy.action, XDP_PASS);
+    EXPECT_EQ(ParseFrame(copy.frame).frame.daddr, WorkerIp(c));
+    ExpectTag(copy.frame);
+  }
+}
+
+TEST_F(MacTest, a_partial_sum_goes_up_with_a_tag_and_so_does_a_ping) {
+  Rack();
+  host_->Run(FromChild(0, 0));
+  host_->Run(FromChild(1, 0));
+  const RunResult run = host_->Run(FromChild(2, 0));
+  Expect(run, MLNET_V_PARTIAL_TX, XDP_TX);
+  ExpectTag(run.frame);
+  EXPECT_EQ(ParseFrame(run.frame).frame.child, 5);
+  EXPECT_EQ(ParseFrame(run.frame).frame.daddr, ParentIp());
+  Frame ping = FromChild(1, 99).HeaderOnly(0);
+  ping.type = MLNET_T_PING;
+  const RunResult up = host_->Run(ping);
+  Expect(up, MLNET_V_PING_UP_TX, XDP_TX);
+  ExpectTag(up.frame);
+}
+
+TEST_F(MacTest, what_has_no_tag_or_one_of_another_key_is_dropped) {
+  Root();
+  const Bytes before = State(false);
+  Expect(host_->Run(Tagged(FromChild(0, 0), nullptr)), MLNET_V_DROP_MAC, XDP_DROP);
+  Expect(host_->Run(Tagged(FromChild(0, 0), &kOtherKey)), MLNET_V_DROP_MAC, XDP_DROP);
+  mlnet_key near = kKey;
+  near.nh[MLNET_NH_TRAILER_WORDS + kBlocks * MLNET_BLOCK_WORDS] ^= 1;  // the last word of the second hash
+  Expect(host_->Run(Tagged(FromChild(0, 0), &near)), MLNET_V_DROP_MAC, XDP_DROP);
+  EXPECT_EQ(State(false), before);
+  Expect(host_->Run(FromChild(0, 0)), MLNET_V_SUM_FIRST, XDP_DROP);
+}
+
+TEST_F(MacTest, a_job_without_a_key_takes_no_tags) {
+  Root(MLNET_NODE_MULTICAST, nullptr);
+  Expect(host_->Run(FromChild(0, 0)), MLNET_V_DROP_MALFORMED, XDP_DROP);
+  Expect(host_->Run(Contribution(0, 0)), MLNET_V_SUM_FIRST, XDP_DROP);
+}
+
+TEST_F(MacTest, an_epoch_whose_key_is_gone_admits_nothing) {
+  Root();
+  JobSpec spec = Job(MLNET_NODE_AGGREGATE | MLNET_NODE_MAC);
+  spec.epoch = 2;
+  host_->SetJob(spec);
+  Frame f = FromChild(0, 0);
+  f.epoch = 2;
+  Expect(host_->Run(f), MLNET_V_DROP_MAC, XDP_DROP);
+}
+
+TEST_F(MacTest, no_bit_of_a_contribution_can_change) {
+  Root();
+  host_->Run(FromChild(1, 0));
+  FlipEveryBit(FromChild(0, 0).Build(), false);
+}
+
+TEST_F(MacTest, no_bit_of_a_result_or_a_reply_can_change) {
+  Worker();
+  FlipEveryBit(Result(0).Build(), true);
+  for (const uint8_t type : {MLNET_T_HELD, MLNET_T_BUSY, MLNET_T_RESEND, MLNET_T_MISMATCH}) FlipEveryBit(Reply(type, 1).Build(), true);
+  Expect(host_->Run(Result(0)), MLNET_V_DELIVERED, XDP_DROP);
+  Expect(host_->Run(Reply(MLNET_T_HELD, 1)), MLNET_V_NOTICE, XDP_DROP);
+}
+
+TEST_F(MacTest, whoever_knows_everything_but_the_key_gets_nothing_in) {
+  Root();
+  host_->Run(FromChild(1, 0));
+  const Bytes before = State(false);
+  const Bytes seen = FromChild(0, 0).Build();
+  for (size_t i = 0; i < kBlocks * MLNET_BLOCK_WORDS; ++i) {
+    Frame f = FromChild(0, 0);
+    f.words[i] += 0x10000;  // another gradient, with the check word that it must have
+    f.key = nullptr;
+    Bytes forged = f.Build();
+    // Lengths and tag of what was seen on the wire.
+    std::copy_n(&seen[14], HeaderAt(seen) - 14, &forged[14]);
+    forged.insert(forged.end(), seen.end() - MLNET_MAC_BYTES, seen.end());
+    Expect(host_->Run(forged), MLNET_V_DROP_MAC, XDP_DROP);
+  }
+  EXPECT_EQ(State(false), before);
+}
+
+TEST_F(MacTest, a_packet_of_another_hop_is_not_one_of_this) {
+  Root();
+  const Bytes before = State(false);
+  Bytes replayed = FromChild(0, 0).Build();
+  Frame elsewhere = FromChild(0, 0);
+  elsewhere.daddr = ParentIp();  // child 0 of another node sent the same to that one
+  const Bytes other = elsewhere.Build();
+  std::copy(other.end() - MLNET_MAC_BYTES, other.end(), replayed.end() - MLNET_MAC_BYTES);
+  Expect(host_->Run(replayed), MLNET_V_DROP_MAC, XDP_DROP);
+  EXPECT_EQ(State(false), before);
+}
+
+TEST_F(MacTest, replays_end_where_late_packets_do) {
+  Root();
+  const Bytes first = FromChild(0, 0).Build();
+  for (uint64_t seq = 0; seq <= 2 * kSlots; seq += kSlots) {
+    for (uint8_t c = 0; c < kChildren; ++c) host_->Run(FromChild(c, seq));
+  }
+  Expect(host_->Run(first), MLNET_V_DROP_STALE, XDP_DROP);
+  JobSpec next = Job(MLNET_NODE_AGGREGATE | MLNET_NODE_MULTICAST);
+  next.epoch = 2;
+  next.key = &kOtherKey;
+  host_->SetJob(next);
+  Expect(host_->Run(first), MLNET_V_DROP_EPOCH, XDP_DROP);
+  Bytes moved = first;
+  moved[HeaderAt(moved) + 4] = 2;  // the epoch that runs now
+  EXPECT_EQ(host_->Run(moved).action, XDP_DROP);
+}
+
+TEST_F(MacTest, damage_is_still_told_from_forgery) {
+  Root();
+  Bytes damaged = FromChild(0, 0).Build();
+  damaged[PayloadAt(damaged) + 3] ^= 4;
+  Expect(host_->Run(damaged), MLNET_V_DROP_CORRUPT, XDP_DROP);
+}
+
+TEST_F(MacTest, a_member_is_held_to_its_own_address) {
+  Root();
+  Frame f = FromChild(0, 0);
+  f.saddr = WorkerIp(1);
+  Expect(host_->Run(f), MLNET_V_DROP_NOT_MEMBER, XDP_DROP);
+}
+
+}  // namespace
+}  // namespace mlnet::test
