@@ -84,6 +84,18 @@ static __always_inline void partial_write(struct pkt *p, struct mlnet_set *set, 
 	sum_write(p, set, words, t, h0_with_type(p->h0, MLNET_T_CONTRIB), h1_with(p->h1, node->up_child, flags));
 }
 
+static __always_inline int is_sum_complete(enum mlnet_verdict verdict)
+{
+	return verdict == MLNET_V_SUM_COMPLETE_TX || verdict == MLNET_V_SUM_COMPLETE_UNSENT || verdict == MLNET_V_PARTIAL_TX;
+}
+
+/* Whether the packet's contribution is in the sum now. */
+static __always_inline int is_taken(enum mlnet_verdict verdict)
+{
+	return (verdict >= MLNET_V_SUM_FIRST && verdict <= MLNET_V_SUM_COMPLETE_UNSENT) || verdict == MLNET_V_PARTIAL_TX ||
+	       verdict == MLNET_V_SUM_TO_SERVER;
+}
+
 static __always_inline int pkt_has_room(const struct pkt *p)
 {
 	return p->blocks || !p->words;

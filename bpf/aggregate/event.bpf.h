@@ -52,18 +52,51 @@ static __always_inline enum mlnet_verdict pool_missing(const struct pkt *p, cons
 	return MLNET_V_DROP_NO_POOL;
 }
 
-/* As the node's own, to the one above: only the root answers. */
+/* Header words with another seq. */
+static __always_inline __u64 h1_with_seq(__u64 h1, __u64 seq)
+{
+	return (h1 & 0xffffffff) | seq << 32;
+}
+
+static __always_inline __u64 h2_with_seq(__u64 h2, __u64 seq)
+{
+	return (h2 & ~0xffffULL) | (seq >> 32 & 0xffff);
+}
+
+/* As the node's own, by its own clock, to the one above: only the root answers. */
 static __always_inline enum mlnet_verdict ping_up(const struct pkt *p, const struct mlnet_node *node)
 {
-	__u64 h1 = h1_with(p->h1, node->up_child, MLNET_F_NO_PAYLOAD);
+	__u64 seq = MLNET_PING_SEQ(bpf_ktime_get_ns());
+	__u64 h1 = h1_with_seq(h1_with(p->h1, node->up_child, MLNET_F_NO_PAYLOAD), seq), h2 = h2_with_seq(p->h2, seq);
 	int is_local = pkt_is_local(p, node);
 	struct trailer_words t = {};
 
-	header_store(p, p->h0, h1, p->h2);
-	trailer_store(p->trailer, &t, check_mix(p->h0, h1, p->h2, &t));
+	header_store(p, p->h0, h1, h2);
+	trailer_store(p->trailer, &t, check_mix(p->h0, h1, h2, &t));
 	frame_address(p, node, nic_mac(p, node), mac_get(node->up_mac), addr_load(p->l3, &node->addr),
 		      addr_load(p->l3, &node->up), pkt_udp_bytes(p));
 	return nic_send(is_local, node, MLNET_V_PING_UP_TX, MLNET_V_PING_UP_REDIRECT);
+}
+
+/*
+ * Whether a PING was not heard before. Its tag alone would not say so, and whoever repeats those of a child that is dead
+ * would keep it alive.
+ */
+static __always_inline int ping_is_new(const struct pkt *p, const struct mlnet_node *node, struct mlnet_link *link)
+{
+	__u64 last = *(volatile __u64 *)&link->ping;
+
+	if (!(node->flags & MLNET_NODE_MAC))
+		return 1;
+	return p->seq > last && __sync_val_compare_and_swap(&link->ping, last, p->seq) == last;
+}
+
+/* The same of an answer, which has the seq that a host gave its PING: the time there. */
+static __always_inline int pong_is_new(const struct pkt *p, const struct mlnet_node *node)
+{
+	if (!(node->flags & MLNET_NODE_MAC))
+		return 1;
+	return ((MLNET_PING_SEQ(bpf_ktime_get_ns()) - p->seq) & MLNET_SEQ_MASK) < MLNET_PONG_AGE_MAX;
 }
 
 /* A child lives. Known at each node up to the root, whose answer is counted on the way back. */
@@ -75,6 +108,8 @@ static __always_inline enum mlnet_verdict ping_of_child(struct xdp_md *ctx, cons
 
 	if (!link || p->blocks)
 		return MLNET_V_DROP_MALFORMED;
+	if (!ping_is_new(p, node, link))
+		return MLNET_V_DROP_PING_OLD;
 	link_learn(link, p);
 	link->last_ns = bpf_ktime_get_ns();
 	return node->flags & MLNET_NODE_INNER ? ping_up(p, node) : reply_send(ctx, p, node, &reply, MLNET_V_PONG);
@@ -97,9 +132,9 @@ static __always_inline enum mlnet_verdict ping(struct xdp_md *ctx, const struct 
 		return MLNET_V_DROP_CORRUPT;
 	if (is_of_child)
 		return ping_of_child(ctx, p, node);
-	if (p->type == MLNET_T_PING && event_send(p, MLNET_EV_PING_SEEN, p->seq, 0))
-		return MLNET_V_NOTICE_LOST;
-	return MLNET_V_PING_SEEN;
+	if (p->type == MLNET_T_PONG)
+		return pong_is_new(p, node) ? MLNET_V_PONG_SEEN : MLNET_V_DROP_PING_OLD;
+	return event_send(p, MLNET_EV_PING_SEEN, p->seq, 0) ? MLNET_V_NOTICE_LOST : MLNET_V_PING_SEEN;
 }
 
 #endif /* MLNET_AGGREGATE_EVENT_BPF_H */

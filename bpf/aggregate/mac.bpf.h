@@ -163,6 +163,15 @@ static __always_inline int mac_take(void)
 	return is_right;
 }
 
+/* A packet that ends before its tag is asked for must not leave the next one a right one: its job may have ended meanwhile. */
+static __always_inline void mac_forget(const struct pkt *p)
+{
+	struct mlnet_mac_state *state = p->mac_bytes ? mac_state() : NULL;
+
+	if (state)
+		state->is_right = 0;
+}
+
 /* What became of a tag that is wrong: damage shows in the check word too. */
 static __always_inline enum mlnet_verdict mac_refuse(struct xdp_md *ctx, struct pkt *p)
 {

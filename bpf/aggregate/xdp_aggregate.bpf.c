@@ -208,18 +208,6 @@ static __always_inline enum mlnet_verdict emit(struct xdp_md *ctx, const struct 
 	}
 }
 
-static __always_inline int is_sum_complete(enum mlnet_verdict verdict)
-{
-	return verdict == MLNET_V_SUM_COMPLETE_TX || verdict == MLNET_V_SUM_COMPLETE_UNSENT || verdict == MLNET_V_PARTIAL_TX;
-}
-
-/* Whether the packet's contribution is in the sum now. */
-static __always_inline int is_taken(enum mlnet_verdict verdict)
-{
-	return (verdict >= MLNET_V_SUM_FIRST && verdict <= MLNET_V_SUM_COMPLETE_UNSENT) || verdict == MLNET_V_PARTIAL_TX ||
-	       verdict == MLNET_V_SUM_TO_SERVER;
-}
-
 static __always_inline enum mlnet_verdict contribution(struct xdp_md *ctx, struct pkt *p,
 						       const struct mlnet_node *node)
 {
@@ -289,11 +277,15 @@ static __always_inline enum mlnet_verdict ingress(struct xdp_md *ctx, struct pkt
 	if (verdict)
 		return verdict;
 	node = node_find(p->job, p->tree);
-	if (!node)
+	if (!node) {
+		mac_forget(p);
 		return p->tree < MLNET_TREES_MAX ? MLNET_V_DROP_UNKNOWN_JOB : MLNET_V_DROP_NO_POOL;
+	}
 	verdict = node_admit(p, node);
-	if (verdict)
+	if (verdict) {
+		mac_forget(p);
 		return verdict;
+	}
 	if (masked(p->mac_bytes, MLNET_MAC_BYTES) && !mac_take())
 		return MLNET_V_DROP_MAC;
 	switch (p->type) {

@@ -138,7 +138,7 @@ TEST_F(DeliverTest, an_answer_to_a_ping_is_counted_and_troubles_nobody) {
   Frame pong = Result(4711, 0);
   pong.HeaderOnly(0);
   pong.type = MLNET_T_PONG;
-  Expect(host_->Run(pong), MLNET_V_PING_SEEN, XDP_DROP);
+  Expect(host_->Run(pong), MLNET_V_PONG_SEEN, XDP_DROP);
   EXPECT_TRUE(host_->TakeEvents().empty());
   pong.saddr = Ip("192.0.2.77");
   Expect(host_->Run(pong), MLNET_V_DROP_NOT_MEMBER, XDP_DROP);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // An inner node: partial sums go up as one contribution, what comes down is kept for the children (rules 4 and 7).
+#include "base/clock.h"
 #include "bpf/fixture.h"
 
 namespace mlnet::test {
@@ -227,13 +228,15 @@ TEST_F(InnerTest, a_resend_from_above_sends_the_sum_with_the_next_full_length_pa
 TEST_F(InnerTest, a_ping_of_a_child_goes_up_as_the_nodes_own) {
   Frame ping = FromChild(0, 4711).HeaderOnly(0);
   ping.type = MLNET_T_PING;
+  const uint64_t before = MLNET_PING_SEQ(MonotonicClock().NowNs()) - 1;
   const RunResult run = host_->Run(ping);
   Expect(run, MLNET_V_PING_UP_TX, XDP_TX);
   const Parsed up = ParseFrame(run.frame);
   EXPECT_TRUE(up.check_ok);
   EXPECT_TRUE(up.ip_checksum_ok);
   EXPECT_EQ(up.frame.type, MLNET_T_PING);
-  EXPECT_EQ(up.frame.seq, 4711u);
+  EXPECT_GT(up.frame.seq, before);  // by its own clock: children on other hosts have others
+  EXPECT_LT(up.frame.seq, before + 60'000'000);
   EXPECT_EQ(up.frame.child, 5);
   EXPECT_EQ(up.frame.saddr, AggregatorIp());
   EXPECT_EQ(up.frame.daddr, ParentIp());

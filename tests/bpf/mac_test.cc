@@ -3,99 +3,13 @@
 #include <cstring>
 #include <random>
 
-#include "bpf/fixture.h"
-#include "harness/reference_mac.h"
+#include "bpf/mac_fixture.h"
 
 namespace mlnet::test {
 namespace {
 
-const mlnet_key kKey = TestKey(1), kOtherKey = TestKey(2);
-const Mac kParentMac{0x02, 0, 0, 0, 0, 0xb0};
-constexpr size_t kBlocks = 2;
-
-Address ParentIp() { return Ip("192.0.2.200"); }
-
-Frame Tagged(Frame f, const mlnet_key* key = &kKey) {
-  f.key = key;
-  return f;
-}
-
-Frame FromChild(uint8_t child, uint64_t seq, size_t blocks = kBlocks) { return Tagged(Contribution(child, seq, blocks)); }
-
-void ExpectTag(const Bytes& frame, const mlnet_key& key = kKey) {
-  const Parsed parsed = ParseFrame(frame);
-  EXPECT_TRUE(parsed.check_ok);
-  ASSERT_TRUE(parsed.tag.has_value());
-  EXPECT_EQ(*parsed.tag, ReferenceTag(key, frame));
-}
-
-class MacTest : public AggregatorTest {
+class MacTest : public MacFixture {
  protected:
-  void SetUp() override {
-    host_ = BpfHost::Create();
-    ASSERT_NE(host_, nullptr);
-  }
-  void Root(uint8_t flags = MLNET_NODE_MULTICAST, const mlnet_key* key = &kKey) {
-    JobSpec spec = Job(MLNET_NODE_AGGREGATE | flags);
-    spec.key = key;
-    host_->SetJob(spec);
-  }
-  void Worker() {
-    JobSpec spec = Job(MLNET_NODE_DELIVER);
-    spec.local_children = {1, 2};
-    spec.key = &kKey;
-    host_->SetJob(spec);
-  }
-  void Rack() {
-    JobSpec spec = Job(MLNET_NODE_AGGREGATE | MLNET_NODE_INNER);
-    spec.root = spec.up = ParentIp();
-    spec.up_mac = kParentMac;
-    spec.up_child = 5;
-    spec.key = &kKey;
-    host_->SetJob(spec);
-  }
-  static Frame Result(uint64_t seq) {
-    Frame f = Tagged(Contribution(0, seq, kBlocks));
-    f.child = MLNET_CHILD_ALL;
-    f.type = MLNET_T_RESULT;
-    f.saddr = AggregatorIp();
-    f.daddr = GroupIp();
-    f.weight = 3;
-    return f;
-  }
-  static Frame Reply(uint8_t type, uint8_t child) {
-    Frame f = Tagged(Contribution(0, 1, kBlocks));
-    f.type = type;
-    f.child = child;
-    f.saddr = AggregatorIp();
-    f.daddr = WorkerIp(child);
-    f.HeaderOnly(kBlocks * MLNET_BLOCK_WORDS);
-    return f;
-  }
-
-  /// All that packets could have changed on this host.
-  Bytes State(bool has_inbox) {
-    Bytes state;
-    const auto add = [&](const auto& value) {
-      const auto* bytes = reinterpret_cast<const uint8_t*>(&value);
-      state.insert(state.end(), bytes, bytes + sizeof(value));
-    };
-    for (uint32_t slot = 0; slot < kSlots; ++slot) {
-      add(host_->Slot(kJob, 0, slot));
-      for (uint32_t set = 0; set < 2; ++set) {
-        add(host_->Words(kJob, 0, slot, set));
-        if (has_inbox) add(host_->Cell(kJob, 0, slot, set));
-      }
-    }
-    for (uint8_t child = 0; child < kChildren; ++child) add(host_->Link(kJob, child));
-    return state;
-  }
-  size_t NumRecords(bool has_inbox) {
-    size_t count = host_->TakeEvents().size();
-    for (uint32_t local = 0; has_inbox && local < 2; ++local) count += host_->TakeNotices(kJob, local).size();
-    return count;
-  }
-
   /// Runs `bytes` with each bit from the mlnet header on flipped; nothing may come of any of them.
   void FlipEveryBit(const Bytes& bytes, bool has_inbox) {
     const Bytes before = State(has_inbox);
@@ -189,9 +103,7 @@ TEST_F(MacTest, every_reply_has_a_tag) {
   expect(FromChild(1, 0), MLNET_V_SUM_SENT_LATE);
   expect(FromChild(1, 0), MLNET_V_RESEND_RESULT);
   expect(short_one, MLNET_V_ASK_RESEND);
-  Frame ping = FromChild(1, 99).HeaderOnly(0);
-  ping.type = MLNET_T_PING;
-  expect(ping, MLNET_V_PONG);
+  expect(Ping(1, 99), MLNET_V_PONG);
 }
 
 TEST_F(MacTest, each_copy_has_the_tag_of_its_own_address) {
@@ -218,9 +130,7 @@ TEST_F(MacTest, a_partial_sum_goes_up_with_a_tag_and_so_does_a_ping) {
   ExpectTag(run.frame);
   EXPECT_EQ(ParseFrame(run.frame).frame.child, 5);
   EXPECT_EQ(ParseFrame(run.frame).frame.daddr, ParentIp());
-  Frame ping = FromChild(1, 99).HeaderOnly(0);
-  ping.type = MLNET_T_PING;
-  const RunResult up = host_->Run(ping);
+  const RunResult up = host_->Run(Ping(1, 99));
   Expect(up, MLNET_V_PING_UP_TX, XDP_TX);
   ExpectTag(up.frame);
 }
@@ -312,6 +222,61 @@ TEST_F(MacTest, replays_end_where_late_packets_do) {
   Bytes moved = first;
   moved[HeaderAt(moved) + 4] = 2;  // the epoch that runs now
   EXPECT_EQ(host_->Run(moved).action, XDP_DROP);
+}
+
+TEST_F(MacTest, a_ping_that_is_repeated_keeps_nobody_alive) {
+  for (const uint8_t flags : {uint8_t{MLNET_NODE_MULTICAST}, uint8_t{MLNET_NODE_INNER}}) {
+    flags == MLNET_NODE_INNER ? Rack() : Root();
+    const mlnet_verdict heard = flags == MLNET_NODE_INNER ? MLNET_V_PING_UP_TX : MLNET_V_PONG;
+    const uint64_t first = flags * uint64_t{1000};
+    Expect(host_->Run(Ping(0, first + 4)), heard, XDP_TX);
+    Expect(host_->Run(Ping(0, first + 5)), heard, XDP_TX);
+    const Bytes before = State(false);
+    for (const uint64_t seq : {first + 5, first + 4, first + 1, uint64_t{0}}) {
+      Frame again = Ping(0, seq);
+      again.src_mac = WorkerMac(9);  // nor do results go to whoever repeats it
+      Expect(host_->Run(again), MLNET_V_DROP_PING_OLD, XDP_DROP);
+    }
+    EXPECT_EQ(State(false), before);
+    Expect(host_->Run(Ping(1, first + 1)), heard, XDP_TX);  // each child has a clock of its own
+    Expect(host_->Run(Ping(0, first + 6)), heard, XDP_TX);
+    EXPECT_NE(State(false), before);
+  }
+}
+
+TEST_F(MacTest, an_answer_that_is_repeated_keeps_no_root_alive) {
+  constexpr int64_t kMs = 1'000'000;
+  for (const bool is_rack : {false, true}) {
+    is_rack ? Rack() : Worker();
+    const auto from_above = [&](int64_t age_ns) {
+      Frame f = Pong(is_rack ? 5 : 1, age_ns);
+      if (is_rack) f.saddr = ParentIp();
+      if (is_rack) f.daddr = AggregatorIp();
+      return f;
+    };
+    Expect(host_->Run(from_above(0)), MLNET_V_PONG_SEEN, XDP_DROP);
+    Expect(host_->Run(from_above(500 * kMs)), MLNET_V_PONG_SEEN, XDP_DROP);
+    for (const int64_t age_ns : {1'100 * kMs, 100'000 * kMs, -100 * kMs}) {
+      Expect(host_->Run(from_above(age_ns)), MLNET_V_DROP_PING_OLD, XDP_DROP);
+    }
+  }
+  Worker();
+  Frame probe = Result(4711).HeaderOnly(0);
+  probe.type = MLNET_T_PING;
+  for (int i = 0; i < 2; ++i) Expect(host_->Run(probe), MLNET_V_PING_SEEN, XDP_DROP);  // counted apart: it may be an old one
+}
+
+TEST_F(MacTest, a_right_tag_does_not_outlive_its_packet) {
+  Root();
+  Frame old = FromChild(0, 0);
+  old.epoch = 9;
+  Frame unknown = FromChild(0, 0);
+  unknown.job = 99;
+  for (const Frame& last : {old, unknown}) {
+    host_->LeaveTagRight();
+    EXPECT_EQ(host_->Run(last).action, XDP_DROP);
+    Expect(host_->Run(Tagged(FromChild(1, 0), &kOtherKey)), MLNET_V_DROP_MAC, XDP_DROP);
+  }
 }
 
 TEST_F(MacTest, damage_is_still_told_from_forgery) {

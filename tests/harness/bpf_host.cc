@@ -229,6 +229,11 @@ std::vector<mlnet_event> BpfHost::TakeEvents() {
   return Drain<mlnet_event>(bpf_map__fd(skeleton_->maps.ml_events));
 }
 
+void BpfHost::LeaveTagRight() {
+  std::vector<mlnet_mac_state> per_cpu(static_cast<size_t>(libbpf_num_possible_cpus()), {1, 0});
+  Put(bpf_map__fd(skeleton_->maps.ml_mac_state), 0, per_cpu.data());
+}
+
 mlnet_stats BpfHost::Stats(uint16_t job) {
   const int cpus = libbpf_num_possible_cpus();
   std::vector<mlnet_stats> per_cpu(static_cast<size_t>(cpus));

@@ -106,6 +106,8 @@ class BpfHost {
   void SetServerAsleep(uint16_t job, uint64_t mask);
   std::vector<mlnet_notice> TakeServerNotices(uint16_t job);
   std::vector<mlnet_event> TakeEvents();
+  /// As a packet with a right tag leaves it whose job has ended in between, on every CPU.
+  void LeaveTagRight();
   /// Counters of one job (0: packets of no job), summed over CPUs.
   mlnet_stats Stats(uint16_t job);
 

@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 XDP, SLOT, ADMIT = "aggregate/xdp_aggregate.bpf.c", "aggregate/slot.bpf.h", "aggregate/admit.bpf.h"
 CHECK, DELIVER, INNER = "aggregate/check.bpf.h", "aggregate/deliver.bpf.h", "aggregate/inner.bpf.h"
 PLACE, ADD, EMIT = "aggregate/place.bpf.h", "aggregate/accumulate.bpf.h", "aggregate/emit.bpf.h"
-MAC, EGRESS = "aggregate/mac.bpf.h", "aggregate/egress.bpf.h"
+MAC, EGRESS, EVENT = "aggregate/mac.bpf.h", "aggregate/egress.bpf.h", "aggregate/event.bpf.h"
 
 # name: file, text, what it becomes, tests that must each fail ("program TestSuite.test")
 MUTANTS = {
@@ -64,6 +64,15 @@ MUTANTS = {
     "tag_counts_once": (
         MAC, "\tif (state)\n\t\tstate->is_right = 0;\n", "",
         ["bpf_mac MacTest.no_bit_of_a_contribution_can_change"]),
+    "tag_counts_for_its_packet": (
+        MAC, "struct mlnet_mac_state *state = p->mac_bytes ? mac_state() : NULL;", "struct mlnet_mac_state *state = NULL;",
+        ["bpf_mac MacTest.a_right_tag_does_not_outlive_its_packet"]),
+    "ping_counts_once": (
+        EVENT, "return p->seq > last && __sync", "return __sync",
+        ["bpf_mac MacTest.a_ping_that_is_repeated_keeps_nobody_alive"]),
+    "pong_of_now": (
+        EVENT, "& MLNET_SEQ_MASK) < MLNET_PONG_AGE_MAX;", "& MLNET_SEQ_MASK) != 1;",
+        ["bpf_mac MacTest.an_answer_that_is_repeated_keeps_no_root_alive"]),
     "tag_is_not_optional": (
         ADMIT, "if (p->mac_bytes != node_mac_bytes(node))", "if (p->mac_bytes && !node_mac_bytes(node))",
         ["bpf_mac MacTest.what_has_no_tag_or_one_of_another_key_is_dropped"]),

@@ -219,15 +219,15 @@ void LocalJobs::Mark(const std::string& name, const control::Marks& marks) {
   if (auto ok = job->kernel->SetNodes(std::move(nodes)); !ok) spdlog::error("job {}: {}", name, ok.error().ToString());
 }
 
-// Answers to pings show that the root lives; so do results and replies, since a bad link loses many pings.
+// Answers to pings show that the root lives; so do results and replies, since a bad link loses many pings. But a reply has
+// nothing that a later one must exceed: where tags keep others out, those could repeat it, and it counts only for want of answers.
 void LocalJobs::NoteAnswers(LocalJob& job, size_t tree, uint64_t now_ns) const {
   const auto stats = datapath::ReadStats(program_, job.holding->ids.trees[tree].stats);
   if (!stats) return;
-  const uint64_t num_pings = stats->verdicts[MLNET_V_PING_SEEN];
-  uint64_t num_answers = num_pings;
-  for (const mlnet_verdict v : {MLNET_V_DELIVERED, MLNET_V_NOTICE, MLNET_V_NOTICE_DOWN}) num_answers += stats->verdicts[v];
-  // At the first look these were the root's probes, from before the ranks began.
-  if (num_answers > job.num_answers[tree].value_or(num_pings)) job.answered_ns[tree] = now_ns;
+  const uint64_t num_pongs = stats->verdicts[MLNET_V_PONG_SEEN];
+  uint64_t num_answers = num_pongs + stats->verdicts[MLNET_V_DELIVERED];
+  if (!job.key || num_pongs == 0) num_answers += stats->verdicts[MLNET_V_NOTICE] + stats->verdicts[MLNET_V_NOTICE_DOWN];
+  if (num_answers != job.num_answers[tree].value_or(0)) job.answered_ns[tree] = now_ns;
   job.num_answers[tree] = num_answers;
 }
 

@@ -313,7 +313,7 @@ void Engine::Ping(uint64_t now_ns) {
     header.class_stream = static_cast<uint8_t>(MLNET_CLASS_STREAM(traffic_class, 0));
     header.child = tree.child;
     header.flags = MLNET_F_NO_PAYLOAD;
-    wire::SetSeq(header, now_ns);
+    wire::SetSeq(header, MLNET_PING_SEQ(now_ns));
     std::array<std::byte, wire::kOverheadBytes + MLNET_MAC_BYTES> bytes;
     const size_t length = wire::Seal(header, {}, mlnet_trailer{}, bytes, tree.signer.get());
     // One that cannot be sent is lost, as it may be later on; sends of data say why.

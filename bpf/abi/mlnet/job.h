@@ -183,6 +183,7 @@ struct mlnet_wake {
 struct mlnet_link {
 	__u64 mac; /* bytes 0-5: link address of the child's next hop, learnt; 0: not yet */
 	__u64 last_ns;  /* last PING; sampled: last contribution */
+	__u64 ping;     /* the highest seq of a PING (MLNET_NODE_MAC): what is not above it shows nothing */
 	__u64 lag_ns;   /* sampled: sum of arrival behind the first contribution of the set */
 	__u64 lag_count;
 };

@@ -40,7 +40,7 @@
 	X(NOTICE, XDP_DROP, "reply handed to the rank it is meant for") \
 	X(NOTICE_LOST, XDP_DROP, "reply dropped: the rank's notice ring is full") \
 	X(PONG, XDP_TX, "PING answered") \
-	X(PING_SEEN, XDP_DROP, "answer to a PING, or a root's multicast PING (reported to the daemon)") \
+	X(PING_SEEN, XDP_DROP, "a root's multicast PING (reported to the daemon)") \
 	X(DROP_UNSUPPORTED, XDP_DROP, "packet type or operation that this build does not handle") \
 	X(SUM_COMPLETE_LOCAL, XDP_DROP, "last contribution: all ranks are on this host, the result is in their inbox") \
 	X(SUM_SENT_LATE_LOCAL, XDP_DROP, "as above, by a packet that came later") \
@@ -60,7 +60,9 @@
 	X(DROP_ANSWER_EARLY, XDP_DROP, "answer to a sum that the server was not given, or to another collective") \
 	X(PING_UP_TX, XDP_TX, "a child's PING, passed to the node above") \
 	X(PING_UP_REDIRECT, XDP_REDIRECT, "as above, from ranks of this host") \
-	X(DROP_MAC, XDP_DROP, "tag missing or wrong: not from a member that has the job's key")
+	X(DROP_MAC, XDP_DROP, "tag missing or wrong: not from a member that has the job's key") \
+	X(PONG_SEEN, XDP_DROP, "answer to a PING of this host") \
+	X(DROP_PING_OLD, XDP_DROP, "PING that was heard before, or answer to one of long ago, of a job with a key: somebody repeats it")
 
 enum mlnet_verdict {
 #define MLNET_X(name, action, help) MLNET_V_##name,

@@ -28,6 +28,9 @@
 #define MLNET_STREAMS_MAX 2 /* 0 main, 1 fix-up */
 #define MLNET_SEQ_BITS 48
 #define MLNET_SEQ_MASK 0xffffffffffffULL
+/* seq of a PING: when it was sent, by the clock (CLOCK_MONOTONIC) of its host, in 1024 ns: nine years until it wraps. */
+#define MLNET_PING_SEQ(ns) ((__u64)(ns) >> 10 & MLNET_SEQ_MASK)
+#define MLNET_PONG_AGE_MAX (1ULL << 20) /* of a PONG that shows that somebody lives: about a second */
 #define MLNET_CHILD_ALL 0xff /* child field of a result that is meant for every child */
 
 /* Low nibble of mlnet_hdr.version_type. "up": from a child to its aggregator, "down": back. */
