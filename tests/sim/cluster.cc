@@ -120,6 +120,7 @@ void Cluster::SetUpRank(int r, worker::EngineConfig config) {
 // As the answer to join has it: from the rank's own address to its node's, or to the node on its host.
 void Cluster::SignFor(int rank, worker::EngineConfig& config) const {
   const int host = HostOf(rank);
+  if (key_) config.ring_key = {1, 2};
   for (int t = 0; key_ && t < options_.trees; ++t) {
     const int node = rank == server() ? host : shape_.NodeOf(rank, t);
     const test::Address to = node == host ? Wiring::LocalIp() : Wiring::IpOf(node);

@@ -55,6 +55,24 @@ mlnet_key DeriveKey(const JobKey& key, uint16_t job, uint16_t epoch) {
   return derived;
 }
 
+StreamKey DeriveStreamKey(const JobKey& key, uint16_t job, uint16_t epoch) {
+  const __u64 master[2] = {Load(key.data()), Load(key.data() + 8)};
+  const uint64_t id = MLNET_KEY_ID(job, epoch);
+  constexpr uint64_t kFirst = kSipWords + MLNET_NH_KEY_WORDS;  // behind those of packets
+  return {SipOfWord(master, id | kFirst << 32), SipOfWord(master, id | (kFirst + 1) << 32)};
+}
+
+uint64_t TagOf(const StreamKey& key, std::span<const uint64_t> words, std::span<const std::byte> bytes) {
+  const __u64 sip[2] = {key[0], key[1]};
+  mlnet_sip s;
+  mlnet_sip_begin(&s, sip);
+  for (const uint64_t word : words) mlnet_sip_word(&s, word);
+  const size_t rest = bytes.size() % 8;
+  for (size_t at = 0; at + 8 <= bytes.size(); at += 8) mlnet_sip_word(&s, Load(bytes.data() + at));
+  const uint64_t last = rest == 0 ? 0 : Load(bytes.data() + bytes.size() - rest, rest);
+  return mlnet_sip_end(&s, last | static_cast<uint64_t>(words.size() * 8 + bytes.size()) << 56);
+}
+
 std::string ToHex(const JobKey& key) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string text;

@@ -21,6 +21,13 @@ using JobKey = std::array<uint8_t, 16>;
 
 mlnet_key DeriveKey(const JobKey& key, uint16_t job, uint16_t epoch);
 
+/// For what ranks send each other in an epoch without the kernel: as a stream, not as packets.
+using StreamKey = std::array<uint64_t, 2>;
+StreamKey DeriveStreamKey(const JobKey& key, uint16_t job, uint16_t epoch);
+
+/// SipHash-2-4 of the words as bytes, then `bytes`.
+uint64_t TagOf(const StreamKey& key, std::span<const uint64_t> words, std::span<const std::byte> bytes);
+
 /// 32 hex digits.
 std::string ToHex(const JobKey& key);
 std::optional<JobKey> KeyFromHex(std::string_view text);

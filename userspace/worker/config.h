@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,7 @@ struct EngineConfig {
   uint64_t rto_max_ns = 200'000'000;
   uint32_t window_first = 32;
   size_t small_bytes = 16384;  // see JoinOptions
+  std::optional<wire::StreamKey> ring_key;  // of a job whose packets have a tag: for the ring
   bool has_server = false;     // the job has one, for push and pull
   bool is_server = false;      // this is it; its rank is world_size
   std::vector<TreeConfig> trees = std::vector<TreeConfig>(1);  // the same classes are open in all

@@ -110,6 +110,7 @@ std::optional<Error> TakeKey(const rpc::Json& json, JoinReply& reply) {
   if (found == json.end()) return std::nullopt;
   const auto job_key = found->is_string() ? wire::KeyFromHex(found->get<std::string>()) : std::nullopt;
   if (!job_key) return VersionError("has a key that is none");
+  reply.config.ring_key = wire::DeriveStreamKey(*job_key, reply.config.job, reply.config.epoch);
   const auto key = std::make_shared<const mlnet_key>(wire::DeriveKey(*job_key, reply.config.job, reply.config.epoch));
   for (size_t t = 0; t < reply.endpoints.size(); ++t) {
     const auto from = IpAddress::Parse(reply.endpoints[t].local_address), to = IpAddress::Parse(reply.endpoints[t].aggregator_address);
@@ -194,6 +195,7 @@ Result<JoinReply> ControlLink::Join(const JoinOptions& options, bool is_server) 
   if (!answer) return tl::make_unexpected(answer.error());
   auto reply = ParseJoin(answer->result);
   if (!reply) return reply;
+  if (WantsMac(options) && !reply->config.ring_key) return tl::make_unexpected(VersionError("has no key for the tags that this rank asks for"));
   const auto incarnation = rpc::Get<uint64_t>(answer->result, "incarnation");
   if (!incarnation) return tl::make_unexpected(VersionError("has no incarnation"));
   identity_ = {{"job", options.job}, {"incarnation", *incarnation}, {"rank", params["rank"]}};

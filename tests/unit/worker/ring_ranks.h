@@ -52,7 +52,8 @@ class RingRanks {
  public:
   static constexpr const char* kToken = "0123456789abcdef0123456789abcdef";
 
-  explicit RingRanks(int n, uint64_t ping_ns = 0, uint64_t timeout_ns = 20'000'000'000) {
+  /// `key`: of a job whose packets have tags.
+  explicit RingRanks(int n, uint64_t ping_ns = 0, uint64_t timeout_ns = 20'000'000'000, std::optional<wire::StreamKey> key = {}) {
     for (int r = 0; r < n; ++r) {
       EngineConfig config;
       config.job = 5;
@@ -62,6 +63,8 @@ class RingRanks {
       config.ping_ns = ping_ns;
       config.timeout_ns = timeout_ns;
       config.small_bytes = 0;
+      config.ring_key = key;
+      if (key) config.trees[0].signer = std::make_shared<wire::Signer>(std::make_shared<mlnet_key>(), wire::MappedAddress{}, wire::MappedAddress{});
       config.trees[0].pools[0] = {true, 5, 0, 0};
       config.trees[0].fixups[0] = {true, 3, 64, 0};
       ranks_.push_back(std::make_unique<RingRank>(config));
@@ -80,9 +83,11 @@ class RingRanks {
       ports_.push_back(*port);
     }
   }
-  void Connect(size_t r) {
+  void Connect(size_t r) { ConnectBy(r, ports_[(r + 1) % size()]); }
+  /// Not straight, but to `port`.
+  void ConnectBy(size_t r, uint16_t port) {
     const size_t next = (r + 1) % size(), previous = (r + size() - 1) % size();
-    (*this)[r].port.Connect({static_cast<int>(next), "w" + std::to_string(next), "127.0.0.1", ports_[next], static_cast<int>(previous),
+    (*this)[r].port.Connect({static_cast<int>(next), "w" + std::to_string(next), "127.0.0.1", port, static_cast<int>(previous),
                              "w" + std::to_string(previous)}, NowNs());
   }
   uint16_t port(size_t r) const { return ports_[r]; }

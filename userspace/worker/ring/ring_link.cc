@@ -40,14 +40,15 @@ bool IsSameToken(const char* a, const char* b) {
   return difference == 0;
 }
 
-void Append(std::vector<std::byte>& to, const void* from, size_t bytes) {
+void AppendBytes(std::vector<std::byte>& to, const void* from, size_t bytes) {
   const auto* first = static_cast<const std::byte*>(from);
   to.insert(to.end(), first, first + bytes);
 }
 
 }  // namespace
 
-Result<std::unique_ptr<RingLink>> RingLink::Listen(const std::string& address, const RingHello& own) {
+Result<std::unique_ptr<RingLink>> RingLink::Listen(const std::string& address, const RingHello& own,
+                                                   const std::optional<wire::StreamKey>& key) {
   auto local = Address(address);
   if (!local) return tl::make_unexpected(local.error());
   auto listener = OpenSocket(local->family());
@@ -61,7 +62,7 @@ Result<std::unique_ptr<RingLink>> RingLink::Listen(const std::string& address, c
   if (::getsockname(listener->get(), reinterpret_cast<sockaddr*>(&bound.storage), &bound.bytes) != 0) {
     return tl::make_unexpected(ErrnoError("getsockname", errno));
   }
-  std::unique_ptr<RingLink> link(new RingLink(own));
+  std::unique_ptr<RingLink> link(new RingLink(own, key));
   const auto& storage = bound.storage;
   link->port_ = ntohs(storage.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(storage).sin6_port
                                                     : reinterpret_cast<const sockaddr_in&>(storage).sin_port);
@@ -96,16 +97,37 @@ Result<void> RingLink::Connect(const std::string& address, uint16_t port, uint32
   // Before whatever has been said already.
   std::vector<std::byte> queued;
   queued.swap(out_bytes_);
-  Send(RingKind::kHello, 1, std::as_bytes(std::span(&own_, 1)));
+  Append(0, RingKind::kHello, 1, std::as_bytes(std::span(&own_, 1)));
   out_bytes_.insert(out_bytes_.end(), queued.begin(), queued.end());
   return {};
 }
 
 void RingLink::Send(RingKind kind, uint16_t hops, std::span<const std::byte> body) {
   if (is_connected_ && !out_) return;
+  Append(out_number_++, kind, hops, body);
+}
+
+void RingLink::Append(uint64_t number, RingKind kind, uint16_t hops, std::span<const std::byte> body) {
   const RingHeader header{static_cast<uint32_t>(body.size()), static_cast<uint16_t>(kind), hops};
-  Append(out_bytes_, &header, sizeof(header));
-  Append(out_bytes_, body.data(), body.size());
+  AppendBytes(out_bytes_, &header, sizeof(header));
+  AppendBytes(out_bytes_, body.data(), body.size());
+  if (!key_) return;
+  const uint64_t tag = TagOf(own_.rank, number, header, body);
+  AppendBytes(out_bytes_, &tag, sizeof(tag));
+}
+
+// A message says nothing to any other rank than the next one, nor a second time: a ring has one connection to each, once an epoch.
+uint64_t RingLink::TagOf(uint32_t sender, uint64_t number, const RingHeader& header, std::span<const std::byte> body) const {
+  const std::array<uint64_t, 3> words = {sender, number, header.bytes | uint64_t{header.kind} << 32 | uint64_t{header.hops} << 48};
+  return wire::TagOf(*key_, words, body);
+}
+
+// `body` is followed by its tag, if there is to be one.
+bool RingLink::HasRightTag(uint64_t number, const RingHeader& header, std::span<const std::byte> body) const {
+  if (!key_) return true;
+  uint64_t tag;
+  std::memcpy(&tag, body.data() + body.size(), sizeof(tag));
+  return tag == TagOf(*previous_, number, header, body);
 }
 
 Result<void> RingLink::Flush() {
@@ -156,11 +178,12 @@ void RingLink::Accept() {
 
 // False: send it away.
 bool RingLink::Admit(Guest& guest) {
-  std::array<std::byte, kHelloBytes> bytes;
-  const ssize_t n = ::recv(guest.socket.get(), bytes.data(), kHelloBytes - guest.bytes.size(), 0);
+  std::array<std::byte, kHelloBytes + sizeof(uint64_t)> bytes;
+  const size_t whole = kHelloBytes + TagBytes();
+  const ssize_t n = ::recv(guest.socket.get(), bytes.data(), whole - guest.bytes.size(), 0);
   if (n < 0) return errno == EAGAIN || errno == EINTR;
-  Append(guest.bytes, bytes.data(), static_cast<size_t>(n));
-  if (n == 0 || guest.bytes.size() < kHelloBytes) return n > 0;
+  AppendBytes(guest.bytes, bytes.data(), static_cast<size_t>(n));
+  if (n == 0 || guest.bytes.size() < whole) return n > 0;
   if (!IsPrevious(guest.bytes)) return false;
   in_ = std::move(guest.socket);
   return true;
@@ -172,7 +195,7 @@ bool RingLink::IsPrevious(std::span<const std::byte> message) const {
   std::memcpy(&header, message.data(), sizeof(header));
   std::memcpy(&hello, message.data() + sizeof(header), sizeof(hello));
   return header.kind == static_cast<uint16_t>(RingKind::kHello) && header.bytes == sizeof(hello) && hello.rank == previous_ &&
-         hello.job == own_.job && hello.epoch == own_.epoch && IsSameToken(hello.token, own_.token);
+         hello.job == own_.job && hello.epoch == own_.epoch && IsSameToken(hello.token, own_.token) && HasRightTag(0, header, message.subspan(sizeof(header), sizeof(hello)));
 }
 
 Result<bool> RingLink::ReadAll(RingHandler& handler) {
@@ -205,9 +228,13 @@ Result<void> RingLink::TakeMessages(RingHandler& handler) {
     if (header.bytes > kRingMessageMax) {
       return Err(ErrorCode::kProtocol, "the previous rank in the ring sent a message of " + std::to_string(header.bytes) + " bytes");
     }
-    if (in_bytes_.size() - taken_ < sizeof(header) + header.bytes) break;
+    if (in_bytes_.size() - taken_ < sizeof(header) + header.bytes + TagBytes()) break;
     const auto body = bytes.subspan(taken_ + sizeof(header), header.bytes);
-    taken_ += sizeof(header) + header.bytes;
+    if (!HasRightTag(in_number_++, header, body)) {
+      return Err(ErrorCode::kProtocol, "a message in the ring that was to come from rank " + std::to_string(*previous_) + " has not the tag of the job's key",
+                 "somebody in the network writes into the connection between two ranks");
+    }
+    taken_ += sizeof(header) + header.bytes + TagBytes();
     if (auto ok = handler.OnMessage(static_cast<RingKind>(header.kind), header.hops, body); !ok) return ok;
   }
   in_bytes_.erase(in_bytes_.begin(), in_bytes_.begin() + static_cast<std::ptrdiff_t>(taken_));

@@ -60,8 +60,10 @@ std::optional<std::vector<Settled>> RingMember::TakeSettled() { return std::exch
 Result<void> RingMember::Send(size_t flow, std::span<const std::byte> packets, size_t packet_bytes) {
   if (!table_) return kernel_.Send(flow, packets, packet_bytes);
   if (!has_ring_) return {};
+  const size_t tag_bytes = config_.ring_key ? MLNET_MAC_BYTES : 0;  // of the way through the kernel; a stream's are other ones
   for (size_t at = 0; at < packets.size(); at += packet_bytes) {
-    router_->Contribute(packets.subspan(at, std::min(packet_bytes, packets.size() - at)));
+    const auto packet = packets.subspan(at, std::min(packet_bytes, packets.size() - at));
+    router_->Contribute(packet.first(packet.size() - tag_bytes));
   }
   return {};
 }

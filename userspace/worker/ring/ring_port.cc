@@ -29,7 +29,7 @@ Result<uint16_t> RingPort::Open(const RingOrder& order, uint64_t now_ns) {
   opened_ns_ = heard_ns_ = looked_ns_ = now_ns;
   RingHello hello{static_cast<uint32_t>(config.rank), config.job, config.epoch, {}};
   std::memcpy(hello.token, order.token.data(), std::min(order.token.size(), sizeof(hello.token)));
-  auto link = RingLink::Listen(order.address, hello);
+  auto link = RingLink::Listen(order.address, hello, config.ring_key);
   if (!link) return tl::make_unexpected(link.error());
   link_ = std::move(*link);
   member_.Begin(engine_.Suspend(now_ns), *link_);
