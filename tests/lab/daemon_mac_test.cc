@@ -28,8 +28,10 @@ using ::testing::Not;
 constexpr uint32_t kSlots = 4;
 constexpr size_t kBurst = 100;  // fits the ring of a veth, so that none is lost before the program
 
-// A million of each kind where MLNET_LONG is set.
-uint64_t NumForged() { return std::getenv("MLNET_LONG") != nullptr ? 1'000'000 : 2'000; }
+uint64_t NumForged() {
+  const char* is_long = std::getenv("MLNET_LONG");
+  return is_long != nullptr && std::string(is_long) == "1" ? 1'000'000 : 2'000;
+}
 
 Address MappedOf(const std::string& text) {
   Address address;
@@ -193,6 +195,32 @@ TEST_F(DaemonMac, a_first_rank_may_ask_for_it_where_nobody_declared_the_job) {
   EXPECT_EQ(reply->result.value("key", "").size(), 32u);
   EXPECT_LT(reply->result["blocks"], MLNET_BLOCKS_MAX) << "the tag takes room in 1500 bytes";
   EXPECT_EQ(lab_.Call("w1", "job.show", {{"name", "k"}})["spec"]["mac"], true);
+}
+
+TEST_F(DaemonMac, a_rank_that_asks_for_it_does_not_go_without) {
+  lab_.StartAll();
+  lab_.Call("a1", "job.create", {{"name", "open"}, {"world_size", 2}});
+  const auto join = [&](bool asks) {
+    Result<std::unique_ptr<Communicator>> comm;
+    lab_.In("w1", [&] {
+      JoinOptions options;
+      options.job = "open";
+      options.world_size = 2;
+      options.socket = lab_.Socket("w1");
+      options.timeout = std::chrono::milliseconds(300);
+      options.mac = asks;
+      comm = Communicator::Join(options);
+    });
+    return comm;
+  };
+  const auto refused = join(true);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kConflict);
+  EXPECT_THAT(refused.error().message, HasSubstr("packets of job 'open' carry no tags, and this rank asks for them"));
+  EXPECT_EQ(join(false).error().code, ErrorCode::kTimeout) << "waits for the other";
+  lab_.Call("a1", "job.set", {{"name", "open"}, {"mac", true}});
+  EXPECT_EQ(join(true).error().code, ErrorCode::kTimeout);
+  EXPECT_EQ(join(false).error().code, ErrorCode::kTimeout) << "and one that does not ask gets them too";
 }
 
 TEST_F(DaemonMac, the_key_is_new_each_time_and_shown_to_nobody_but_ranks) {

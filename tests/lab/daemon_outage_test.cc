@@ -87,6 +87,14 @@ TEST_F(DaemonOutage, the_only_aggregator_is_cut_off_and_several_ranks_share_host
   ASSERT_NO_FATAL_FAILURE(ExpectGoesOn(job, expected, 9, [&] { Cut("a1"); }));
 }
 
+TEST_F(DaemonOutage, a_job_with_a_key_goes_on_too) {
+  for (const char* host : {"w1", "w2", "w3", "a1"}) ASSERT_NO_FATAL_FAILURE(lab_.Start(host, "[job]\nmac = true"));
+  const OutageJob job{"tags", {"w1", "w2", "w3"}, 60, 60'000};
+  const auto expected = Undisturbed(job);
+  ASSERT_NO_FATAL_FAILURE(ExpectGoesOn(job, expected, 9, [&] { Cut("a1"); }));
+  EXPECT_EQ(lab_.Call("w1", "job.show", {{"name", "tags"}})["spec"]["mac"], true);
+}
+
 TEST_F(DaemonOutage, a_job_that_requires_the_kernel_ends_by_name) {
   for (const char* host : {"w1", "w2", "a1"}) ASSERT_NO_FATAL_FAILURE(lab_.Start(host));
   lab_.Call("w1", "job.create", {{"name", "strict"}, {"world_size", 2}, {"require_mode", "kernel"}});

@@ -70,7 +70,14 @@ int Create(Context& context, const CreateArgs& args) {
   return kExitOk;
 }
 
-// What is all digits is a number; the daemon knows the keys.
+// What is all digits is a number, true and false are what they say; the daemon knows the keys.
+Json ValueOf(const std::string& text) {
+  if (text == "true" || text == "false") return text == "true";
+  uint64_t number = 0;
+  const auto [stop, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return ec == std::errc() && stop == text.data() + text.size() ? Json(number) : Json(text);
+}
+
 int Set(Context& context, const SetArgs& args) {
   Json params = {{"name", args.name}};
   for (const std::string& pair : args.pairs) {
@@ -78,11 +85,7 @@ int Set(Context& context, const SetArgs& args) {
     if (equals == 0 || equals == std::string::npos || equals + 1 == pair.size()) {
       return context.Fail(Error{ErrorCode::kInvalidArgument, "'" + pair + "' is not KEY=VALUE", "mlnetctl job set NAME weight=2"});
     }
-    const std::string value = pair.substr(equals + 1);
-    uint64_t number = 0;
-    const auto [stop, ec] = std::from_chars(value.data(), value.data() + value.size(), number);
-    const bool is_number = ec == std::errc() && stop == value.data() + value.size();
-    params[pair.substr(0, equals)] = is_number ? Json(number) : Json(value);
+    params[pair.substr(0, equals)] = ValueOf(pair.substr(equals + 1));
   }
   const auto result = context.Call("job.set", params);
   if (!result) return context.Fail(result.error());
@@ -177,6 +180,7 @@ int Show(Context& context, const std::string& name) {
   if (Text(job, "mode") == "ring") out << "  mode        ring of ranks, in user space: " << Text(job, "mode_why") << "\n";
   else out << "  results by  " << Fan(job) << "\n";
   if (job.contains("spec")) out << "  links       " << TurnOf(job) << "\n";
+  if (job.contains("spec") && job["spec"].value("mac", false)) out << "  packets     carry tags made with the job's key\n";
   for (const Json& pool : Items(job, "pools")) {
     out << fmt::format("  pool        class {} stream {}: {} slots\n", Text(pool, "class"),
                        Text(pool, "stream"), 1ULL << rpc::GetOr<uint32_t>(pool, "log2_slots", 0).value_or(0));

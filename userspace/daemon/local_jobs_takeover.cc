@@ -55,6 +55,7 @@ void LocalJobs::RemoveLeftovers() {
   for (const auto& [name, job] : jobs_) {
     const control::HostIds& ids = job.holding->ids;
     in_use.jobs.insert(job.plan.job_id);
+    if (job.key) in_use.keys.insert(MLNET_KEY_ID(job.plan.job_id, job.plan.epoch));
     in_use.inboxes.insert({ids.inbox, ids.server_inbox});
     in_use.rings.insert(ids.rings.begin(), ids.rings.end());
     in_use.rings.insert(ids.server_ring);

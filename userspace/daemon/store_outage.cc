@@ -18,6 +18,12 @@ namespace {
 
 constexpr uint64_t kWarnEveryMs = 10'000;
 
+// Where a rank asks for what the job has not, others could add to its sums although it thinks that they cannot.
+tl::unexpected<Error> NoTagsError(const std::string& job) {
+  return Err(ErrorCode::kConflict, "packets of job '" + job + "' carry no tags, and this rank asks for them (mac)",
+             "mlnetctl job set " + job + " mac=true while it does not run, or ask for them on all ranks");
+}
+
 }  // namespace
 
 void Daemon::WarnOfStore(const std::string& what, const Error& error) {
@@ -62,6 +68,7 @@ Result<bool> Daemon::TryJoin(rpc::PeerId peer, const WaitingJoin& join) {
       if (join.classes != 0) view->job.spec.classes = join.classes;
       if (join.mac) view->job.spec.mac = true;
     }
+    if (join.mac && !view->job.spec.mac) return NoTagsError(join.job);
     // An attempt whose answer was lost was carried out after all.
     const bool is_in = join.num_tries > 0 && !HasEnded(view->job) && IsMember(*view, join.request) &&
                        FindSession(join.job, view->job.incarnation, join.request.rank) == nullptr;

@@ -7,14 +7,14 @@
 
 namespace mlnet::datapath {
 
-// Keys of epochs whose job is not installed here.
-static void RemoveKeysOfOthers(int map, const std::set<uint32_t>& jobs) {
+// Keys of jobs that are not here, and of earlier epochs of those that are.
+static size_t RemoveOtherKeys(int map, const std::set<uint32_t>& used) {
   std::set<uint32_t> ids;
   uint32_t id = 0;
   for (const uint32_t* last = nullptr; bpf_map_get_next_key(map, last, &id) == 0; last = &id) ids.insert(id);
-  for (const uint32_t other : ids) {
-    if (!jobs.contains(other & 0xffff)) bpf_map_delete_elem(map, &other);
-  }
+  size_t num_removed = 0;
+  for (const uint32_t other : ids) num_removed += !used.contains(other) && bpf_map_delete_elem(map, &other) == 0;
+  return num_removed;
 }
 
 size_t RemoveOthers(const Program& program, const KeysInUse& in_use) {
@@ -35,8 +35,7 @@ size_t RemoveOthers(const Program& program, const KeysInUse& in_use) {
       num_removed += bpf_map_delete_elem(fd, &key) == 0;
     }
   }
-  RemoveKeysOfOthers(program.MapFd("ml_keys"), in_use.jobs);
-  return num_removed;
+  return num_removed + RemoveOtherKeys(program.MapFd("ml_keys"), in_use.keys);
 }
 
 }  // namespace mlnet::datapath

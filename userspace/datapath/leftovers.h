@@ -11,6 +11,7 @@ namespace mlnet::datapath {
 
 /// Keys that are in use, by map.
 struct KeysInUse {
+  std::set<uint32_t> keys;  // of epochs
   std::set<uint32_t> jobs, words, inboxes, rings, fans;  // a wake map has its inbox's key
 };
 
