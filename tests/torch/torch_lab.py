@@ -48,6 +48,13 @@ class Lab:
         return subprocess.Popen([LAB_PROGRAM, "--name", self.name, "exec", host["name"], "--", "env", *pairs, *command],
                                 **streams)
 
+    def output(self, host, command):
+        done = self.spawn(host, command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        out, err = done.communicate(timeout=SESSION_TIMEOUT_S)
+        if done.returncode != 0:
+            raise RuntimeError(f"{' '.join(command)} on {host['name']}: {err}")
+        return out
+
     def session(self, program, environment, size, timeout_s=SESSION_TIMEOUT_S):
         """Runs PROGRAM.py once on each of the first `size` workers; returns [{"returncode", "result", "stderr"}] in rank order."""
         return self.start_session(program, environment, size).wait(timeout_s)

@@ -118,6 +118,21 @@ class RealGradients(Session):
 
 
 @with_checks
+class Tags(Session):
+    program = "ranks_mac"
+
+    def test_the_jobs_are_those_that_were_asked_for(self):
+        for rank, data in self.living():
+            facts = data["result"]["facts"]
+            self.assertEqual((len(facts["tagged"]), len(facts["plain"])), (3, 2))
+            self.assertEqual(facts, self.ranks[0]["result"]["facts"], f"rank {rank}")
+            for kind, jobs in facts.items():
+                for job in jobs:
+                    shown = json.loads(lab.output(lab.workers[rank], [str(BUILD / "bin" / "mlnetctl"), "job", "show", job, "-j"]))
+                    self.assertEqual(shown["spec"]["mac"], kind == "tagged", f"{job}, {kind}")
+
+
+@with_checks
 class TooManyRanks(Session):
     program = "ranks_too_many"
     size = 1
@@ -159,7 +174,7 @@ class DeviceChunks(OtherDevice):
 
 def load_tests(loader, _tests, _pattern):
     return unittest.TestSuite(loader.loadTestsFromTestCase(cls) for cls in
-                              (Collectives, UserReports, Ddp, RealGradients, TooManyRanks, SixtyFourRanks,
+                              (Collectives, UserReports, Ddp, RealGradients, Tags, TooManyRanks, SixtyFourRanks,
                                DeviceTensors, DeviceChunks, KilledRank, NoDaemon))
 
 

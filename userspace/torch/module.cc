@@ -27,9 +27,9 @@ ProcessGroupMlnet& AsMlnet(const c10::intrusive_ptr<BackendBase>& group) {
 }
 
 c10::intrusive_ptr<BackendBase> Create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                                       std::chrono::milliseconds timeout) {
+                                       std::chrono::milliseconds timeout, bool mac) {
   const WithoutGil no_gil;
-  return c10::make_intrusive<ProcessGroupMlnet>(store, rank, size, timeout);
+  return c10::make_intrusive<ProcessGroupMlnet>(store, rank, size, timeout, mac);
 }
 
 void Close(const c10::intrusive_ptr<BackendBase>& group) { AsMlnet(group).Close(); }
@@ -80,8 +80,8 @@ WorkPtr AllReduceAs(const c10::intrusive_ptr<BackendBase>& group, const at::Tens
 
 std::unique_ptr<Scheduler> MakeScheduler(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, std::chrono::milliseconds timeout,
                                          uint64_t partition_bytes, uint64_t credit_bytes, int classes,
-                                         const c10::optional<std::string>& wire) {
-  SchedulerOptions options{partition_bytes, credit_bytes, classes, std::nullopt};
+                                         const c10::optional<std::string>& wire, bool mac) {
+  SchedulerOptions options{partition_bytes, credit_bytes, classes, mac, std::nullopt};
   if (wire) options.wire = WireOf(*wire);
   return std::make_unique<Scheduler>(*store, rank, size, timeout, options);
 }
@@ -141,7 +141,7 @@ void DefineScheduler(py::module& module) {
   using Gilless = py::call_guard<py::gil_scoped_release>;
   py::class_<Scheduler>(module, "Scheduler")
       .def(py::init(&MakeScheduler), py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
-           py::arg("partition_bytes"), py::arg("credit_bytes"), py::arg("classes"), py::arg("wire"))
+           py::arg("partition_bytes"), py::arg("credit_bytes"), py::arg("classes"), py::arg("wire"), py::arg("mac"))
       .def("set_demands", &SetDemands)
       .def("set_sizes", &Scheduler::SetSizes, Gilless())
       .def("add", &Scheduler::Add, Gilless())
@@ -172,7 +172,7 @@ void MonitoredBarrier(const c10::intrusive_ptr<BackendBase>& group, std::chrono:
 PYBIND11_MODULE(_C, module) {
   namespace backend = mlnet::torch_backend;
   module.def("create", &backend::Create, pybind11::arg("store"), pybind11::arg("rank"), pybind11::arg("size"),
-             pybind11::arg("timeout"));
+             pybind11::arg("timeout"), pybind11::arg("mac"));
   module.def("stats", &backend::StatsOf, pybind11::arg("group"));
   module.def("close", &backend::Close, pybind11::arg("group"));
   module.def("all_reduce", &backend::AllReduceAs, pybind11::arg("group"), pybind11::arg("tensor"),

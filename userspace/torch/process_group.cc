@@ -19,8 +19,8 @@ constexpr std::chrono::milliseconds kCloseGrace{2000};
 }  // namespace
 
 ProcessGroupMlnet::ProcessGroupMlnet(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                                     std::chrono::milliseconds timeout)
-    : BackendBase(rank, size), membership_(JoinThroughStore(*store, rank, size, timeout)),
+                                     std::chrono::milliseconds timeout, bool mac)
+    : BackendBase(rank, size), membership_(JoinThroughStore(*store, rank, size, timeout, {.mac = mac})),
       finisher_(std::make_unique<Finisher>()), store_(store), fallback_(store, rank, size, timeout) {
 #if TORCH_VERSION_MAJOR < 2
   init();

@@ -30,7 +30,7 @@ class ProcessGroupMlnet final : public BackendBase {
   /// Joins the job: blocks until all ranks of the group are there, at most `timeout`, which is also the
   /// default deadline of every collective.
   ProcessGroupMlnet(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                    std::chrono::milliseconds timeout);
+                    std::chrono::milliseconds timeout, bool mac);
   ~ProcessGroupMlnet() override;
 
   /// Leaves the job in an orderly way; every later call raises. Safe to call twice.

@@ -35,13 +35,14 @@ std::string AgreeOnJobName(c10d::Store& store, int rank) {
 
 }  // namespace
 
-Membership JoinThroughStore(c10d::Store& store, int rank, int size, std::chrono::milliseconds timeout, int classes) {
+Membership JoinThroughStore(c10d::Store& store, int rank, int size, std::chrono::milliseconds timeout, const JobOptions& job) {
   JoinOptions options;
   options.job = AgreeOnJobName(store, rank);
   options.rank = rank;
   options.world_size = size;
   options.timeout = timeout;
-  options.classes = classes;
+  options.classes = job.classes;
+  options.mac = job.mac;
   const char* widens = std::getenv("MLNET_WIDEN");
   options.widens_lanes = widens != nullptr && std::string_view(widens) == "1";
   auto comm = Communicator::Join(options);

@@ -16,10 +16,15 @@ struct Membership {
   std::unique_ptr<CallQueue> comm;
 };
 
+/// Of the job; the same on all ranks.
+struct JobOptions {
+  int classes = 0;   // traffic classes; 0: as mlnetd is configured
+  bool mac = false;  // its packets carry a tag
+};
+
 /// Joins the job of this process group; throws std::runtime_error with libmlnet's message and hint.
 /// Rank 0 makes a name that nobody has used before ($MLNET_JOB is its prefix), so a restart of the same
 /// training never meets what is left of the one before.
-/// `classes`: traffic classes of the job; 0: as mlnetd is configured.
-Membership JoinThroughStore(c10d::Store& store, int rank, int size, std::chrono::milliseconds timeout, int classes = 0);
+Membership JoinThroughStore(c10d::Store& store, int rank, int size, std::chrono::milliseconds timeout, const JobOptions& job);
 
 }  // namespace mlnet::torch_backend

@@ -152,7 +152,7 @@ Scheduler::Scheduler(c10d::Store& store, int rank, int size, std::chrono::millis
     throw std::runtime_error("mlnet: classes is " + std::to_string(options.classes) + ", must be 1 to 8");
   }
   PolicyOf(options.partition_bytes, options.credit_bytes, {});  // before anybody waits
-  Membership membership = JoinThroughStore(store, rank, size, timeout, options.classes);
+  Membership membership = JoinThroughStore(store, rank, size, timeout, {options.classes, options.mac});
   job_ = membership.job;
   if (membership.comm->classes() < options.classes) {
     throw std::runtime_error("mlnet: job " + job_ + " has " + std::to_string(membership.comm->classes()) + " traffic classes, not " +

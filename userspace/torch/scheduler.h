@@ -21,6 +21,7 @@ struct SchedulerOptions {
   uint64_t partition_bytes = 0;  // 0: tensors stay whole; else at least kPartitionMin
   uint64_t credit_bytes = 0;     // 0: no limit
   int classes = 8;
+  bool mac = false;              // packets of the schedule's job carry a tag
   std::optional<WireType> wire;  // none: every element keeps its accuracy, as all_reduce
 };
 

@@ -14,16 +14,20 @@ import torch
 import torch.distributed as dist
 
 from . import _C
-from .groups import groups as _groups
+from .groups import Options, groups as _groups
 from .scheduling import Schedule, close_all as _close_schedules, schedule
 
-__all__ = ["all_reduce", "stats", "close", "schedule", "Schedule"]
+__all__ = ["Options", "all_reduce", "stats", "close", "schedule", "Schedule"]
 __version__ = _C.__version__
 
 
-def _create(store, rank, size, timeout):
-    group = _C.create(store, rank, size, timeout)
-    _groups[group] = timeout
+def _create(given, options):
+    if options is None:
+        options = Options()
+    if not isinstance(options, Options):
+        raise TypeError(f"pg_options of backend mlnet is an mlnet.Options, not {type(options).__name__}")
+    group = _C.create(given.store, given.group_rank, given.group_size, given.timeout, options.mac)
+    _groups[group] = (given.timeout, options)
     return group
 
 
@@ -90,6 +94,6 @@ def _leave_all():
 if hasattr(dist.Backend, "MLNET"):
     raise ImportError("a torch.distributed backend named mlnet is registered already")
 try:
-    dist.Backend.register_backend("mlnet", _create, devices=["cpu"])
+    dist.Backend.register_backend("mlnet", _create, extended_api=True, devices=["cpu"])
 except TypeError:  # torch 1.13 has no devices
-    dist.Backend.register_backend("mlnet", _create)
+    dist.Backend.register_backend("mlnet", _create, extended_api=True)

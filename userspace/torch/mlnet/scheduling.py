@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 
 from . import _C
-from .groups import timeout_of
+from .groups import options_of, timeout_of
 from .tuning import Tuning
 
 __all__ = ["Schedule", "schedule"]
@@ -66,7 +66,8 @@ class Schedule:
         group = model.process_group
         self._size = dist.get_world_size(group)
         store = _store_of(group)
-        self._scheduler = _C.Scheduler(store, dist.get_rank(group), self._size, timeout_of(group), partition, credit, classes, wire)
+        self._scheduler = _C.Scheduler(store, dist.get_rank(group), self._size, timeout_of(group), partition, credit, classes, wire,
+                                       options_of(group).mac)
         model.register_comm_hook(self, _hook)  # refuses a second one, before anything of the training is touched
         self._tuning = Tuning(store, group, (partition, credit), tune) if tune else None
         self._step, self._layout, self._known = 0, [], None
