@@ -82,17 +82,18 @@ TEST_F(DaemonCycles, many_jobs_leave_nothing_behind) {
   for (int round = 0; round < kWarmUp; ++round) ASSERT_NO_FATAL_FAILURE(Round(round));
   const auto before = Measure();
   for (int round = 0; round < NumRounds(); ++round) ASSERT_NO_FATAL_FAILURE(Round(round));
-  // Connections that were closed just now are gone after a turn of the loop.
-  const auto is_as_before = [&](const auto& of) { return of.second.fds == before.at(of.first).fds && of.second.threads == before.at(of.first).threads; };
+  // Connections that were closed just now are gone after a turn of the loop. The first measurement may have counted one of those, too:
+  // so less than before is right, and a leak of one descriptor in so many rounds is far more than that one.
+  const auto is_no_more = [&](const auto& of) { return of.second.fds <= before.at(of.first).fds && of.second.threads <= before.at(of.first).threads; };
   EXPECT_TRUE(WaitUntil([&] {
     const auto now = Measure();
-    return std::all_of(now.begin(), now.end(), is_as_before);
+    return std::all_of(now.begin(), now.end(), is_no_more);
   }));
   for (const auto& [who, now] : Measure()) {
     std::printf("%s: %ld descriptors, %ld threads, %ld KB before, %ld KB after %d rounds\n", who.c_str(), now.fds, now.threads,
                 before.at(who).memory_kb, now.memory_kb, NumRounds());
-    EXPECT_EQ(now.fds, before.at(who).fds) << who;
-    EXPECT_EQ(now.threads, before.at(who).threads) << who;
+    EXPECT_LE(now.fds, before.at(who).fds) << who;
+    EXPECT_LE(now.threads, before.at(who).threads) << who;
     EXPECT_LT(now.memory_kb, before.at(who).memory_kb + kGrowthMaxKb) << who;
   }
 }
