@@ -19,6 +19,9 @@ function(mlnet_test tier name)
     target_compile_options(${target} PRIVATE -O0)  # what they test is optimised; their own code has nothing to gain but compile time
     mlnet_precompile(${target} mlnet_test_headers)
   endif()
+  if(NOT tier STREQUAL "unit")
+    set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)  # of few files each
+  endif()
   add_test(NAME ${tier}.${name} COMMAND ${target})
   set_tests_properties(${tier}.${name} PROPERTIES LABELS ${tier} TIMEOUT ${arg_TIMEOUT})
   if(arg_BOTH_FAMILIES)

@@ -24,7 +24,7 @@
 namespace mlnet::lab {
 namespace {
 
-constexpr std::chrono::milliseconds kPoll{10};
+constexpr std::chrono::milliseconds kLookEvery{10};
 
 struct JobsOptions {
   int count = 4;
@@ -109,7 +109,7 @@ class Round {
       return true;
     };
     for (const Turn& turn : turns_) {
-      while (!stop_ && !is_ready(turn)) std::this_thread::sleep_for(kPoll);
+      while (!stop_ && !is_ready(turn)) std::this_thread::sleep_for(kLookEvery);
     }
     std::ofstream(perf::GateFile(turns_.front().spec)).put('\n');
   }

@@ -17,7 +17,7 @@
 namespace mlnet::lab {
 namespace {
 
-constexpr int kClasses = 8;
+constexpr int kLayerClasses = 8;
 constexpr int kRateCalls = 3;        // before all turns
 constexpr int kRateCallsOfTurn = 1;  // in each
 
@@ -114,7 +114,7 @@ class LayersRun {
     turn.backend = "layers";
     turn.hosts = measurement_.workers;
     turn.timeout_s = options_.timeout_s;
-    turn.declared = {{"classes", kClasses}};
+    turn.declared = {{"classes", kLayerClasses}};
     turn.spec.dir = *dir;
     turn.spec.world_size = outcome_.ranks;
     turn.spec.ranks_per_host = options_.ranks_per_host;

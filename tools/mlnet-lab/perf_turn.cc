@@ -50,7 +50,7 @@ struct Command {
 };
 
 // In the child, between fork and exec.
-[[noreturn]] void Exec(const Command& command, const Paths& paths, pid_t parent, int netns, int log) {
+[[noreturn]] void BecomeRank(const Command& command, const Paths& paths, pid_t parent, int netns, int log) {
   // SIGTERM, not SIGKILL: mpirun ends its ranks on it. It goes out when the parent's thread dies.
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent || setns(netns, CLONE_NEWNET) != 0) _exit(126);
@@ -76,7 +76,7 @@ Result<Child> Start(const Paths& paths, const Command& command) {
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid < 0) return tl::make_unexpected(ErrnoError("fork", errno));
-  if (pid == 0) Exec(command, paths, parent, netns.get(), log.get());
+  if (pid == 0) BecomeRank(command, paths, parent, netns.get(), log.get());
   return Child{pid, command.name, command.log};
 }
 

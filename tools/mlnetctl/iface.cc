@@ -55,7 +55,7 @@ int Detach(Context& context, const std::string& name) {
   return kExitOk;
 }
 
-int List(Context& context) {
+int ListIfaces(Context& context) {
   const auto result = context.Call("iface.list");
   if (!result) return context.Fail(result.error());
   if (context.options.json) {
@@ -109,7 +109,7 @@ void AddIface(CLI::App& app, Context& context) {
       [&context, name] { context.action = [&context, name] { return Detach(context, *name); }; });
 
   CLI::App* list = iface->add_subcommand("list", "interfaces, their mode and why it was chosen");
-  list->callback([&context] { context.action = [&context] { return List(context); }; });
+  list->callback([&context] { context.action = [&context] { return ListIfaces(context); }; });
 }
 
 }  // namespace mlnet::ctl

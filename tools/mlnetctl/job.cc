@@ -26,7 +26,7 @@ struct CreateArgs {
   bool mac = false;
 };
 
-struct SetArgs {
+struct JobChange {
   std::string name;
   std::vector<std::string> pairs;
 };
@@ -78,7 +78,7 @@ Json ValueOf(const std::string& text) {
   return ec == std::errc() && stop == text.data() + text.size() ? Json(number) : Json(text);
 }
 
-int Set(Context& context, const SetArgs& args) {
+int SetJob(Context& context, const JobChange& args) {
   Json params = {{"name", args.name}};
   for (const std::string& pair : args.pairs) {
     const size_t equals = pair.find('=');
@@ -94,7 +94,7 @@ int Set(Context& context, const SetArgs& args) {
   return kExitOk;
 }
 
-int List(Context& context) {
+int ListJobs(Context& context) {
   const auto result = context.Call("job.list");
   if (!result) return context.Fail(result.error());
   if (context.options.json) {
@@ -157,7 +157,7 @@ Table MemberTable(const Json& job) {
   return table;
 }
 
-int Show(Context& context, const std::string& name) {
+int ShowJob(Context& context, const std::string& name) {
   const auto result = context.Call("job.show", {{"name", name}});
   if (!result) return context.Fail(result.error());
   if (context.options.json) {
@@ -262,18 +262,18 @@ void AddJob(CLI::App& app, Context& context) {
   AddCreate(*job, context);
 
   CLI::App* list = job->add_subcommand("list", "jobs of this host");
-  list->callback([&context] { context.action = [&context] { return List(context); }; });
+  list->callback([&context] { context.action = [&context] { return ListJobs(context); }; });
 
-  auto changed = std::make_shared<SetArgs>();
+  auto changed = std::make_shared<JobChange>();
   CLI::App* set = job->add_subcommand("set", "change a job while it runs: weight, order, ceiling, lost_ms, require_mode, work_bytes, rto_min_us, rto_max_us");
   set->add_option("NAME", changed->name, "job")->required();
   set->add_option("KEY=VALUE", changed->pairs, "such as weight=2")->required();
-  set->callback([&context, changed] { context.action = [&context, changed] { return Set(context, *changed); }; });
+  set->callback([&context, changed] { context.action = [&context, changed] { return SetJob(context, *changed); }; });
 
   auto shown = std::make_shared<std::string>();
   CLI::App* show = job->add_subcommand("show", "members, pools and counters of a job");
   show->add_option("NAME", *shown, "job")->required();
-  show->callback([&context, shown] { context.action = [&context, shown] { return Show(context, *shown); }; });
+  show->callback([&context, shown] { context.action = [&context, shown] { return ShowJob(context, *shown); }; });
 
   auto deleted = std::make_shared<std::string>();
   CLI::App* remove = job->add_subcommand("delete", "end a job on all hosts; its ranks get an error");

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "rpc/message.h"
+
 namespace mlnet::ctl {
 
 std::string Paint(std::string text, Tone tone, bool use_color) {
@@ -90,6 +92,8 @@ const Json& Items(const Json& object, const char* key) {
   const auto it = object.is_object() ? object.find(key) : object.end();
   return object.is_object() && it != object.end() && it->is_array() ? *it : kEmpty;
 }
+
+uint64_t Number(const Json& object, const char* key) { return rpc::GetOr<uint64_t>(object, key, 0).value_or(0); }
 
 std::string Duration(uint64_t seconds) {
   const uint64_t days = seconds / 86400, hours = seconds / 3600 % 24, minutes = seconds / 60 % 60;

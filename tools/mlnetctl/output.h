@@ -48,6 +48,9 @@ std::string Text(const Json& object, const char* key);
 /// The array member `key`, or an empty array.
 const Json& Items(const Json& object, const char* key);
 
+/// A member of an object that is a count; 0 where it is absent or something else.
+uint64_t Number(const Json& object, const char* key);
+
 /// "3 d 4 h", "12 min 5 s", "8 s".
 std::string Duration(uint64_t seconds);
 /// "10 Gb/s", "500 Mb/s"; "-" for 0 or less.

@@ -51,7 +51,7 @@ int ExitCodeOfChecks(const Json& checks, const std::vector<Check>& local) {
   return code;
 }
 
-void PrintHuman(Context& context, const Json& probe) {
+void PrintProbe(Context& context, const Json& probe) {
   const bool color = context.options.use_color;
   auto& out = context.out();
   out << "kernel " << Text(probe, "kernel") << "\n";
@@ -82,7 +82,7 @@ int Probe(Context& context) {
   if (context.options.json)
     context.PrintJson(probe);
   else
-    PrintHuman(context, probe);
+    PrintProbe(context, probe);
   if (!daemon) {
     context.Say(fmt::format("\nno daemon: interfaces not probed ({})\n  try: {}", daemon.error().message,
                             daemon.error().hint.empty() ? "start mlnetd" : daemon.error().hint));

@@ -9,14 +9,14 @@
 namespace mlnet::ctl {
 namespace {
 
-struct SetArgs {
+struct QosChange {
   std::string name;
   std::string kind;
   std::string rate;
   std::vector<uint32_t> weights;
 };
 
-void Print(Context& context, const Json& iface) {
+void PrintIface(Context& context, const Json& iface) {
   const bool color = context.options.use_color;
   auto& out = context.out();
   out << Paint(Text(iface, "iface"), Tone::kBold, color) << ": ";
@@ -36,11 +36,11 @@ void Print(Context& context, const Json& iface) {
 int PrintResult(Context& context, const Result<Json>& result) {
   if (!result) return context.Fail(result.error());
   if (context.options.json) context.PrintJson(*result);
-  else Print(context, *result);
+  else PrintIface(context, *result);
   return kExitOk;
 }
 
-int Set(Context& context, const SetArgs& args) {
+int SetQos(Context& context, const QosChange& args) {
   Json params = {{"name", args.name}};
   if (!args.kind.empty()) params["kind"] = args.kind;
   if (!args.rate.empty()) params["rate"] = args.rate;
@@ -48,14 +48,14 @@ int Set(Context& context, const SetArgs& args) {
   return PrintResult(context, context.Call("qos.set", params));
 }
 
-int Show(Context& context, const std::string& name) {
+int ShowQos(Context& context, const std::string& name) {
   const auto result = context.Call("qos.show", name.empty() ? Json::object() : Json{{"name", name}});
   if (!result) return context.Fail(result.error());
   if (context.options.json) {
     context.PrintJson(*result);
     return kExitOk;
   }
-  for (const Json& iface : Items(*result, "ifaces")) Print(context, iface);
+  for (const Json& iface : Items(*result, "ifaces")) PrintIface(context, iface);
   if (Items(*result, "ifaces").empty()) context.Say("no interface carries the program\n  try: mlnetctl iface attach NAME");
   return kExitOk;
 }
@@ -65,7 +65,7 @@ int Show(Context& context, const std::string& name) {
 void AddQos(CLI::App& app, Context& context) {
   CLI::App* qos = app.add_subcommand("qos", "queues by traffic class on an interface")->require_subcommand(1);
 
-  auto args = std::make_shared<SetArgs>();
+  auto args = std::make_shared<QosChange>();
   CLI::App* set = qos->add_subcommand("set", "a queue for each class; the qdisc that was there comes back with clear, and when mlnetd stops");
   set->add_option("NAME", args->name, "interface")->required();
   set->add_option("--weights", args->weights, "of classes 0 to 7, such as 1,1,2,2,4,4,8,8; default: strict priority")
@@ -75,12 +75,12 @@ void AddQos(CLI::App& app, Context& context) {
   set->add_option("--kind", args->kind, "qdisc; default: the first that the kernel has of mqprio, prio, ets, htb")
       ->check(CLI::IsMember({"auto", "mqprio", "prio", "ets", "htb"}));
   set->add_option("--rate", args->rate, "of the link, such as 25gbit, where the driver does not say (htb)");
-  set->callback([&context, args] { context.action = [&context, args] { return Set(context, *args); }; });
+  set->callback([&context, args] { context.action = [&context, args] { return SetQos(context, *args); }; });
 
   auto shown = std::make_shared<std::string>();
   CLI::App* show = qos->add_subcommand("show", "class, DSCP and queue of each interface that carries the program");
   show->add_option("NAME", *shown, "only this interface");
-  show->callback([&context, shown] { context.action = [&context, shown] { return Show(context, *shown); }; });
+  show->callback([&context, shown] { context.action = [&context, shown] { return ShowQos(context, *shown); }; });
 
   auto cleared = std::make_shared<std::string>();
   CLI::App* clear = qos->add_subcommand("clear", "bring back the qdisc that was there");

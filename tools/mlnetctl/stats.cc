@@ -27,10 +27,6 @@ uint64_t CountOf(const Json& verdict) {
   return rpc::GetOr<uint64_t>(verdict, "count", 0).value_or(0);
 }
 
-uint64_t Number(const Json& stats, const char* key) {
-  return rpc::GetOr<uint64_t>(stats, key, 0).value_or(0);
-}
-
 /// `now` with every counter reduced by what it was in `before`, as a rate per second.
 Json RatesOf(const Json& now, const Json& before, double seconds) {
   Json rates = now;
@@ -67,7 +63,7 @@ Table TagTable(const Json& stats) {
   return table;
 }
 
-void PrintHuman(Context& context, const Json& stats, bool is_rate) {
+void PrintStats(Context& context, const Json& stats, bool is_rate) {
   const char* per = is_rate ? "/s" : "";
   auto& out = context.out();
   out << fmt::format(
@@ -100,7 +96,7 @@ int Stats(Context& context, const StatsArgs& args) {
     if (context.options.json)
       context.PrintJson(*stats);
     else
-      PrintHuman(context, round == 0 ? *stats : RatesOf(*stats, before, seconds), round > 0);
+      PrintStats(context, round == 0 ? *stats : RatesOf(*stats, before, seconds), round > 0);
     before = *stats;
     before_time = now;
   }

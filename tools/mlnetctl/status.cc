@@ -37,7 +37,7 @@ std::string NextStep(const Json& status) {
   return "";
 }
 
-void PrintHuman(Context& context, const Json& status) {
+void PrintStatus(Context& context, const Json& status) {
   const bool color = context.options.use_color;
   auto& out = context.out();
   const std::string state = Text(status, "state");
@@ -67,7 +67,7 @@ int Status(Context& context, double wait_s) {
   if (context.options.json)
     context.PrintJson(*status);
   else
-    PrintHuman(context, *status);
+    PrintStatus(context, *status);
   return IsOk(*status) ? kExitOk : kExitDegraded;
 }
 

@@ -26,8 +26,6 @@ struct Sample {
   steady_clock::time_point time;
 };
 
-uint64_t Number(const Json& row, const char* key) { return rpc::GetOr<uint64_t>(row, key, 0).value_or(0); }
-
 const Json* Find(const Json& top, const std::string& job) {
   for (const Json& row : Items(top, "jobs")) {
     if (Text(row, "name") == job) return &row;

@@ -60,7 +60,7 @@ Json SummaryOf(const Timeline& timeline, const std::string& file) {
   return {{"schema", "mlnet.trace.summary/1"}, {"file", file}, {"hosts", std::move(hosts)}, {"others", timeline.others.size()}};
 }
 
-int Print(Context& context, const Json& summary) {
+int PrintSummary(Context& context, const Json& summary) {
   if (context.options.json) {
     context.PrintJson(summary);
     return kExitOk;
@@ -99,7 +99,7 @@ int RunTrace(Context& context, const TraceArgs& args) {
   out << RenderTimeline(timeline).dump() << "\n";
   out.close();
   if (!out) return context.Fail({ErrorCode::kSystem, "cannot write " + args.file, "name another file with -o"});
-  return Print(context, SummaryOf(timeline, args.file));
+  return PrintSummary(context, SummaryOf(timeline, args.file));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <time.h>
 
+#include <chrono>
 #include <cstdint>
 
 namespace mlnet {
@@ -23,5 +24,11 @@ class MonotonicClock final : public Clock {
     return static_cast<uint64_t>(ts.tv_sec) * 1'000'000'000ULL + static_cast<uint64_t>(ts.tv_nsec);
   }
 };
+
+/// Milliseconds since 1970: what hosts can compare with each other, as far as their clocks agree.
+inline uint64_t WallMs() {
+  using namespace std::chrono;
+  return static_cast<uint64_t>(duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count());
+}
 
 }  // namespace mlnet

@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint64_t kPlannedBytes = uint64_t{64} << 20;  // a big bucket of gradients: what bandwidth is for
 constexpr double kNominalRate = 10e9;  // racks are known but no rate is: all the same
-constexpr uint32_t kWeightMax = 1000;
+constexpr uint32_t kTreeWeightMax = 1000;
 
 struct Draft {
   const PlanInput& in;
@@ -177,7 +177,7 @@ Result<Plan> PlanOn(const Draft& draft, const plan::Settings& settings, size_t n
   if (num_rails > 1) plan.why += fmt::format(", on each of {} NICs per host", num_rails);
   const double heaviest = *std::max_element(weights.begin(), weights.end());
   for (size_t t = 0; t < weights.size(); ++t) {
-    plan.trees[t].weight = std::max<uint32_t>(1, static_cast<uint32_t>(std::lround(weights[t] / heaviest * kWeightMax)));
+    plan.trees[t].weight = std::max<uint32_t>(1, static_cast<uint32_t>(std::lround(weights[t] / heaviest * kTreeWeightMax)));
   }
   return plan;
 }

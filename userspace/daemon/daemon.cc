@@ -45,11 +45,6 @@ Result<void> Watch(int epoll, int fd) {
 
 }  // namespace
 
-uint64_t NowMs() {
-  using namespace std::chrono;
-  return static_cast<uint64_t>(duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count());
-}
-
 Daemon::Daemon(control::Config config, std::unique_ptr<Store> store, datapath::PinFolder pins, Loaded loaded)
     : config_(std::move(config)),
       store_(std::move(store)),

@@ -14,11 +14,6 @@ using std::chrono::steady_clock;
 // gRPC's status codes, as the gateway passes them on.
 enum Status { kInvalid = 3, kDeadline = 4, kNotFound = 5, kDenied = 7, kExhausted = 8, kUnavailable = 14, kUnauthenticated = 16 };
 
-size_t Append(char* bytes, size_t size, size_t count, void* out) {
-  static_cast<std::string*>(out)->append(bytes, size * count);
-  return size * count;
-}
-
 bool IsTls(CURLcode code) {
   return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE || code == CURLE_SSL_CERTPROBLEM ||
          code == CURLE_SSL_CONNECT_ERROR;
@@ -45,6 +40,11 @@ Error Refusal(const std::string& endpoint, long http, const std::string& answer)
 }
 
 }  // namespace
+
+size_t AppendTo(char* bytes, size_t size, size_t count, void* out) {
+  static_cast<std::string*>(out)->append(bytes, size * count);
+  return size * count;
+}
 
 Result<Options> Options::Read(const control::EtcdConfig& config) {
   static const CURLcode kGlobal = curl_global_init(CURL_GLOBAL_DEFAULT);  // once, before any thread of ours
@@ -97,7 +97,7 @@ Result<Json> Client::Perform(const std::string& path, const Json& body, millisec
   std::string answer;
   char detail[CURL_ERROR_SIZE] = "";
   curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, static_cast<long>(timeout.count()));
-  curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, &Append);
+  curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, &AppendTo);
   curl_easy_setopt(easy, CURLOPT_WRITEDATA, &answer);
   curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, detail);
   const CURLcode code = curl_easy_perform(easy);

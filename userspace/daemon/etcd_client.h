@@ -76,4 +76,7 @@ class Client {
   const std::atomic<bool>* is_stopping_ = nullptr;
 };
 
+/// What curl calls with bytes that came: they go to the end of the std::string that `out` is.
+size_t AppendTo(char* bytes, size_t size, size_t count, void* out);
+
 }  // namespace mlnet::daemon::etcd

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <random>
 
+#include "base/clock.h"
 #include "daemon/etcd_store.h"
 
 namespace mlnet::daemon {
@@ -19,20 +20,9 @@ using std::chrono::steady_clock;
 
 namespace {
 
-constexpr int64_t kEpochMax = 65535;
-constexpr int64_t kJobIdMax = 65535;
 constexpr milliseconds kDecideTimeout{5000};  // SQLite's busy timeout: only conflict after conflict takes so long
 constexpr int kPauseMaxMs = 32;
 constexpr size_t kDropsMax = 20;  // per transaction, four operations each
-
-std::string Text(const std::optional<JobView>& view) { return view ? control::Json(*view).dump() : ""; }
-
-uint64_t NowMs() {
-  using namespace std::chrono;
-  return static_cast<uint64_t>(duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count());
-}
-
-std::string AfterSlash(const std::string& key) { return key.substr(key.rfind('/') + 1); }
 
 int64_t ToInteger(const std::string& text) {
   int64_t number = 0;
@@ -64,7 +54,7 @@ Result<void> EtcdStore::UpdateJob(const std::string& name, const Change& change)
     deciding_ = nullptr;
     // What `change` made of a failure of the store is no decision.
     if (decision.problem) return tl::make_unexpected(*decision.problem);
-    const bool has_changed = Text(view) != Text(decision.before);
+    const bool has_changed = ToText(view) != ToText(decision.before);
     const bool has_numbers = std::any_of(decision.epochs.begin(), decision.epochs.end(), [](const auto& e) { return e.second.is_given; });
     if (!has_changed && !has_numbers) return outcome;
     auto written = Write(decision, view, has_changed);
@@ -108,7 +98,7 @@ void EtcdStore::AddJob(const Decision& decision, const JobView& after, std::vect
   const bool is_over = IsOver(after);
   operations.push_back(etcd::Put(Key((is_over ? "jobs/over/" : "jobs/open/") + name), Json(after).dump()));
   operations.push_back(etcd::Delete(Key((is_over ? "jobs/open/" : "jobs/over/") + name)));
-  const Json index = {{"job_id", after.job.job_id}, {"over_ms", is_over ? NowMs() : 0}, {"kept", IsKept(after)}};
+  const Json index = {{"job_id", after.job.job_id}, {"over_ms", is_over ? WallMs() : 0}, {"kept", IsKept(after)}};
   operations.push_back(etcd::Put(Key("index/" + name), index.dump()));
   if (decision.before && decision.before->job.incarnation == after.job.incarnation) return;
   operations.push_back(etcd::Put(Key("lives/" + name), std::to_string(after.job.incarnation)));
@@ -145,7 +135,7 @@ Result<std::map<std::string, EtcdStore::Index>> EtcdStore::ReadIndex(const std::
   for (const KeyValue& kv : kvs) {
     const Json row = Json::parse(kv.value, nullptr, /*allow_exceptions=*/false);
     if (!row.is_object()) return Err(ErrorCode::kProtocol, "store: unreadable record " + kv.key, "delete that key");
-    index[AfterSlash(kv.key)] = {row.value("job_id", uint16_t{0}), row.value("over_ms", uint64_t{0}), row.value("kept", false),
+    index[etcd::AfterSlash(kv.key)] = {row.value("job_id", uint16_t{0}), row.value("over_ms", uint64_t{0}), row.value("kept", false),
                                  kv.mod_revision};
   }
   return index;
@@ -158,7 +148,7 @@ Result<void> EtcdStore::ReadNumbers(Decision& decision) {
   if (!index) return tl::make_unexpected(index.error());
   decision.index = std::move(*index);
   for (const KeyValue& kv : etcd::ReadBy(*answer, 0)) {
-    decision.epochs[ToInteger(AfterSlash(kv.key))] = {ToInteger(kv.value), kv.mod_revision, false};
+    decision.epochs[ToInteger(etcd::AfterSlash(kv.key))] = {ToInteger(kv.value), kv.mod_revision, false};
   }
   decision.is_read = true;
   return {};
@@ -207,7 +197,7 @@ void EtcdStore::DropOld() {
     return std::pair(a.second.over_ms, a.second.mod_revision) > std::pair(b.second.over_ms, b.second.mod_revision);
   });
   over.erase(over.begin(), over.begin() + std::min<std::ptrdiff_t>(retention_.num_jobs, std::ssize(over)));
-  const uint64_t now_ms = NowMs();
+  const uint64_t now_ms = WallMs();
   std::erase_if(over, [&](const auto& row) { return row.second.over_ms + retention_.age_ms > now_ms; });
   for (size_t begin = 0; begin < over.size(); begin += kDropsMax) {
     std::vector<Json> conditions, operations;

@@ -20,6 +20,9 @@ std::string FromBase64(std::string_view text);
 /// A number of an answer; 0 where it is absent.
 int64_t Number(const Json& object, const char* name);
 
+/// What follows the last slash of a key: the whole one where it has none.
+inline std::string AfterSlash(const std::string& key) { return key.substr(key.rfind('/') + 1); }
+
 struct KeyValue {
   std::string key;
   std::string value;

@@ -8,6 +8,8 @@
 #include <charconv>
 #include <random>
 
+#include "base/clock.h"
+
 namespace mlnet::daemon {
 
 using control::HostRecord;
@@ -18,7 +20,7 @@ using std::chrono::steady_clock;
 
 namespace {
 
-constexpr const char* kSchemaVersion = "1";
+constexpr const char* kEtcdSchema = "1";
 // An hour-long outage of one host costs it only its rows, which it writes again; who is dead is told by heartbeats.
 constexpr std::chrono::seconds kLeaseTtl{600};
 constexpr std::chrono::seconds kKeepEvery{60};
@@ -26,18 +28,13 @@ constexpr std::chrono::seconds kKeepEvery{60};
 constexpr size_t kOperationsMax = 100;
 constexpr int kOpenPauseMs = 100;
 
-uint64_t NowMs() {
-  using namespace std::chrono;
-  return static_cast<uint64_t>(duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count());
-}
-
 std::string RandomId() {
   std::random_device random;
   return std::to_string(random()) + "-" + std::to_string(random());
 }
 
 template <typename T>
-Result<T> FromJson(const KeyValue& kv) {
+Result<T> ParseRecord(const KeyValue& kv) {
   try {
     return control::Json::parse(kv.value).get<T>();
   } catch (const control::Json::exception& e) {
@@ -50,8 +47,6 @@ uint64_t Milliseconds(const std::string& text) {
   std::from_chars(text.data(), text.data() + text.size(), ms);
   return ms;
 }
-
-std::string AfterSlash(const std::string& key) { return key.substr(key.rfind('/') + 1); }
 
 }  // namespace
 
@@ -76,20 +71,20 @@ Result<void> EtcdStore::SetUp(milliseconds patience) {
   const auto deadline = steady_clock::now() + patience;
   const std::string schema = Key("schema");
   const Json txn = {{"compare", Json::array({etcd::IsAt(schema, 0)})},
-                    {"success", Json::array({etcd::Put(schema, kSchemaVersion)})},
+                    {"success", Json::array({etcd::Put(schema, kEtcdSchema)})},
                     {"failure", Json::array({etcd::Get(schema)})}};
   auto answer = client_.Call("kv/txn", txn);
   while (!answer && etcd::IsOutage(answer.error())) {
-    health_.MarkDown(answer.error().message, NowMs());
+    health_.MarkDown(answer.error().message, WallMs());
     if (steady_clock::now() >= deadline) return tl::make_unexpected(NoAnswer());
     ::poll(nullptr, 0, kOpenPauseMs);
     answer = client_.Call("kv/txn", txn);
   }
   if (!answer) return tl::make_unexpected(answer.error());
-  health_.MarkUp(NowMs());
+  health_.MarkUp(WallMs());
   const auto found = etcd::ReadBy(*answer, 0);
-  if (!found.empty() && found[0].value != kSchemaVersion) {
-    return Err(ErrorCode::kUnsupported, "store " + addresses_ + " has schema " + found[0].value + ", this mlnetd knows " + kSchemaVersion,
+  if (!found.empty() && found[0].value != kEtcdSchema) {
+    return Err(ErrorCode::kUnsupported, "store " + addresses_ + " has schema " + found[0].value + ", this mlnetd knows " + kEtcdSchema,
                "run the same version of mlnetd on all hosts");
   }
   return {};
@@ -147,10 +142,10 @@ Result<bool> EtcdStore::Changed(const Snapshot& since) {
 
 Result<std::vector<HostRecord>> EtcdStore::ReadHosts(const Json& answer, size_t hosts, size_t beats) const {
   std::map<std::string, uint64_t> heartbeats;
-  for (const KeyValue& kv : etcd::ReadBy(answer, beats)) heartbeats[AfterSlash(kv.key)] = Milliseconds(kv.value);
+  for (const KeyValue& kv : etcd::ReadBy(answer, beats)) heartbeats[etcd::AfterSlash(kv.key)] = Milliseconds(kv.value);
   std::vector<HostRecord> all;
   for (const KeyValue& kv : etcd::ReadBy(answer, hosts)) {
-    auto host = FromJson<HostRecord>(kv);
+    auto host = ParseRecord<HostRecord>(kv);
     if (!host) return tl::make_unexpected(host.error());
     host->heartbeat_ms = health_.Graced(heartbeats[host->host]);
     all.push_back(std::move(*host));
@@ -174,8 +169,8 @@ Result<Snapshot> EtcdStore::ReadSnapshot(const Json& answer, const std::set<std:
   for (size_t i = 3; i < answer["responses"].size(); ++i) {
     for (const KeyValue& kv : etcd::ReadBy(answer, i)) {
       const bool is_open = kv.key.starts_with(Key("jobs/open/"));
-      if (!is_open && only_over != nullptr && !only_over->contains(AfterSlash(kv.key))) continue;
-      auto view = FromJson<JobView>(kv);
+      if (!is_open && only_over != nullptr && !only_over->contains(etcd::AfterSlash(kv.key))) continue;
+      auto view = ParseRecord<JobView>(kv);
       if (!view) return tl::make_unexpected(view.error());
       snapshot.jobs.push_back(std::move(*view));
     }
@@ -257,7 +252,7 @@ Result<std::vector<Store::Counters>> EtcdStore::LoadCounters(const std::string& 
   if (!answer) return tl::make_unexpected(answer.error());
   std::vector<Counters> all;
   for (const KeyValue& kv : etcd::ReadBy(*answer, 0)) {
-    auto body = FromJson<Json>(kv);
+    auto body = ParseRecord<Json>(kv);
     if (!body) return tl::make_unexpected(body.error());
     all.push_back({kv.key.substr(folder.size()), std::move(*body)});
   }

@@ -30,11 +30,6 @@ milliseconds Jittered(uint32_t ms) {
   return milliseconds{std::uniform_int_distribution<uint32_t>{ms / 2, ms}(random)};
 }
 
-size_t Append(char* bytes, size_t size, size_t count, void* out) {
-  static_cast<std::string*>(out)->append(bytes, size * count);
-  return size * count;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Watch>> Watch::Start(const Options& options, const std::string& key, StoreHealth& health) {
@@ -134,7 +129,7 @@ void Watch::Follow(int64_t revision) {
   Transfer stream;
   std::string text;
   client_.Prepare(stream, "watch", {{"create_request", {{"key", ToBase64(key_)}, {"start_revision", std::to_string(revision + 1)}}}});
-  curl_easy_setopt(stream.easy.get(), CURLOPT_WRITEFUNCTION, &Append);
+  curl_easy_setopt(stream.easy.get(), CURLOPT_WRITEFUNCTION, &AppendTo);
   curl_easy_setopt(stream.easy.get(), CURLOPT_WRITEDATA, &text);
   curl_multi_add_handle(multi_.get(), stream.easy.get());
   const std::string endpoint = client_.endpoint();

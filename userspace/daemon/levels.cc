@@ -49,16 +49,6 @@ struct Activity {
   }
 };
 
-uint64_t Count(const Json& body, const char* key) {
-  const auto it = body.find(key);
-  return it != body.end() && it->is_number_unsigned() ? it->get<uint64_t>() : 0;
-}
-
-const Json* BodyOf(const std::vector<Store::Counters>& counters, const std::string& source) {
-  const auto it = std::find_if(counters.begin(), counters.end(), [&](const auto& c) { return c.source == source; });
-  return it == counters.end() ? nullptr : &it->body;
-}
-
 Json CountersOfNode(const std::vector<Store::Counters>& counters, const std::string& host, size_t tree) {
   const Json* body = BodyOf(counters, "host " + host);
   if (body == nullptr || !body->contains("trees")) return Json::object();
@@ -163,6 +153,16 @@ Json Ranks(const JobView& view, const std::vector<Store::Counters>& counters) {
 }
 
 }  // namespace
+
+uint64_t Count(const Json& body, const char* key) {
+  const auto it = body.find(key);
+  return it != body.end() && it->is_number_unsigned() ? it->get<uint64_t>() : 0;
+}
+
+const Json* BodyOf(const std::vector<Store::Counters>& counters, const std::string& source) {
+  const auto it = std::find_if(counters.begin(), counters.end(), [&](const auto& c) { return c.source == source; });
+  return it == counters.end() ? nullptr : &it->body;
+}
 
 Json NodeCounters(size_t tree, bool is_inner, const mlnet_stats& stats, const std::vector<mlnet_link>& links) {
   const auto sum = [&](std::initializer_list<mlnet_verdict> verdicts) {

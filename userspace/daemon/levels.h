@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "control/model.h"
@@ -11,6 +12,12 @@
 #include "mlnet/job.h"
 
 namespace mlnet::daemon {
+
+/// A member of what a rank or host reports, which is theirs to choose: 0 for anything but a count.
+uint64_t Count(const control::Json& body, const char* key);
+
+/// What `source` ("rank 3", "host w1") reported last; nullptr: nothing.
+const control::Json* BodyOf(const std::vector<Store::Counters>& counters, const std::string& source);
 
 /// What a host publishes of its node in one tree, out of the program's counters: {tree, packets_in, packets_out, resends,
 /// held, words_summed, lag}. `links` are those of its children, by child index.

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <filesystem>
 
+#include "base/clock.h"
 #include "base/errno_error.h"
 #include "base/fd.h"
 #include "control/job.h"
@@ -23,8 +24,6 @@ using control::Json;
 
 constexpr int kBusyTimeoutMs = 5000;
 constexpr int64_t kSchemaVersion = 2;
-constexpr int64_t kEpochMax = 65535;
-constexpr int64_t kJobIdMax = 65535;
 constexpr int64_t kNotOver = 0;
 
 constexpr const char* kSchema = R"(
@@ -102,11 +101,6 @@ Result<void> RunAll(sqlite3* db, std::initializer_list<std::string_view> all, co
   return {};
 }
 
-int64_t NowMs() {
-  using namespace std::chrono;
-  return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
-}
-
 // The switch to WAL fails with "database is locked" at once, whatever the busy timeout, when another daemon is
 // at it. Daemons that start together therefore take turns; the lock file stays, as an empty file beside the store.
 Result<Fd> TakeTurn(const std::string& path) {
@@ -122,8 +116,6 @@ Result<Fd> TakeTurn(const std::string& path) {
   }
   return lock;
 }
-
-std::string Text(const std::optional<JobView>& view) { return view ? Json(*view).dump() : ""; }
 
 }  // namespace
 
@@ -229,7 +221,7 @@ Result<Snapshot> SqliteStore::LoadOpen(const std::set<std::string>& also) {
 Result<void> SqliteStore::Write(const std::string& name, const std::optional<JobView>& view) {
   if (!view) return RunAll(db_.get(), {"DELETE FROM jobs WHERE name = ?", "DELETE FROM counters WHERE job = ?"}, name);
   const auto incarnation = static_cast<int64_t>(view->job.incarnation);
-  const int64_t over_ms = IsOver(*view) ? NowMs() : kNotOver;
+  const int64_t over_ms = IsOver(*view) ? static_cast<int64_t>(WallMs()) : kNotOver;
   const bool is_kept = IsKept(*view);
   auto ok = RunAll(db_.get(), {"INSERT OR REPLACE INTO jobs (name, job_id, body, incarnation, over_ms, is_kept) "
                                "VALUES (?, ?, ?, ?, ?, ?)"},
@@ -253,10 +245,10 @@ Result<void> SqliteStore::UpdateJob(const std::string& name, const Change& chang
   auto done = Transact([&]() -> Result<void> {
     auto view = ReadJob(db_.get(), name);
     if (!view) return tl::make_unexpected(view.error());
-    const std::string before = Text(*view);
+    const std::string before = ToText(*view);
     // An error of `change` is an answer, not a failure: what it left in the job is kept.
     outcome = change(*view);
-    if (Text(*view) == before) return {};
+    if (ToText(*view) == before) return {};
     if (auto ok = Write(name, *view); !ok) return ok;
     return Touch();
   });

@@ -21,6 +21,10 @@
 
 namespace mlnet::daemon {
 
+// Both are 16 bits wide in every packet.
+inline constexpr int64_t kEpochMax = 65535;
+inline constexpr int64_t kJobIdMax = 65535;
+
 struct Snapshot {
   std::vector<control::HostRecord> hosts;  // by name
   std::vector<control::JobView> jobs;      // by name, as they are loaded
@@ -84,6 +88,8 @@ inline bool IsNoAnswer(const Error& error) { return error.code == ErrorCode::kUn
 /// The one that the configuration names.
 Result<std::unique_ptr<Store>> OpenStore(const control::Config& config);
 
+/// As it is kept, "" for none: two are the same where their texts are.
+inline std::string ToText(const std::optional<control::JobView>& view) { return view ? control::Json(*view).dump() : ""; }
 /// Nothing is left to be done for it: the loop need not look at it. A deleted one is still to be removed.
 inline bool IsOver(const control::JobView& view) { return control::HasEnded(view.job) && !view.job.deleted; }
 /// Not dropped by Retention.

@@ -20,17 +20,6 @@ constexpr const char* kKernelTotals[] = {"bytes_in", "contributions", "words_sum
 constexpr const char* kRankTotals[] = {"packets_sent", "retransmits", "early_resends", "summed_in_kernel", "summed_in_user_space", "summed_in_ring",
                                        "probes", "wide_blocks", "nonfinite_packets", "repairs", "held", "busy"};
 
-// What ranks report is theirs to choose: anything but a count is left out.
-uint64_t Count(const Json& body, const char* key) {
-  const auto it = body.find(key);
-  return it != body.end() && it->is_number_unsigned() ? it->get<uint64_t>() : 0;
-}
-
-const Json* Find(const std::vector<Store::Counters>& counters, const std::string& source) {
-  const auto it = std::find_if(counters.begin(), counters.end(), [&](const auto& c) { return c.source == source; });
-  return it == counters.end() ? nullptr : &it->body;
-}
-
 void AddVerdicts(Json& to, const Json& from) {
   for (const auto& [name, row] : from.items()) {
     if (!to.contains(name)) to[name] = row;
@@ -69,7 +58,7 @@ Json Members(const JobView& view, const std::vector<Store::Counters>& counters) 
       const auto* port = PortOfHost(view.job.plan, 0, view.job.plan.host_of_rank.at(static_cast<size_t>(rank)));
       if (port != nullptr) row["address"] = port->address;
     }
-    if (const Json* report = Find(counters, "rank " + std::to_string(rank))) row["stats"] = *report;
+    if (const Json* report = BodyOf(counters, "rank " + std::to_string(rank))) row["stats"] = *report;
     members.push_back(std::move(row));
   }
   return members;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "datapath/links.h"
 
-#include <linux/if.h>
+#include <net/if.h>
 #include <linux/if_link.h>
 
 #include "datapath/netlink.h"

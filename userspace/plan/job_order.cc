@@ -11,14 +11,14 @@ namespace {
 constexpr double kServiceMinS = 1;  // shorter ones are decided about too rarely to count their waiting by them
 constexpr uint32_t kLevelLast = 2;
 
-struct Link {
+struct Contended {
   uint32_t weight = 0;  // of the jobs that do not wait
   uint32_t num_waiting = 0;
   bool has_front = false;
   bool has_overdue = false;
 };
 
-using Links = std::map<std::string, Link>;
+using ContendedLinks = std::map<std::string, Contended>;
 
 bool IsOverdue(const RunningJob& job, double ageing) {
   if (job.order != Order::kShortest) return false;
@@ -36,7 +36,7 @@ std::tuple<int, double, uint64_t, std::string> PlaceOf(const RunningJob& job, bo
   return {tier, key, job.opened_ms, job.name};
 }
 
-std::vector<size_t> OrderOf(const std::vector<RunningJob>& jobs, const std::vector<LinkShare>& shares, const Links& links) {
+std::vector<size_t> OrderOf(const std::vector<RunningJob>& jobs, const std::vector<LinkShare>& shares, const ContendedLinks& links) {
   std::vector<size_t> order;
   for (size_t i = 0; i < jobs.size(); ++i) {
     if (jobs[i].order == Order::kShortest) order.push_back(i);
@@ -51,13 +51,13 @@ std::vector<size_t> OrderOf(const std::vector<RunningJob>& jobs, const std::vect
 }
 
 // In order: in front is who finds no other one of the order on its links.
-void Line(const std::vector<RunningJob>& jobs, std::vector<LinkShare>& shares, Links& links) {
+void Line(const std::vector<RunningJob>& jobs, std::vector<LinkShare>& shares, ContendedLinks& links) {
   for (const size_t i : OrderOf(jobs, shares, links)) {
     const auto& own = jobs[i].links;
     shares[i].waits = std::any_of(own.begin(), own.end(), [&](const auto& l) { return links[l].has_front; });
     uint32_t before = 0;
     for (const std::string& name : own) {
-      Link& link = links[name];
+      Contended& link = links[name];
       before = std::max(before, link.num_waiting);
       if (shares[i].waits) ++link.num_waiting;
       else link.has_front = true;
@@ -70,7 +70,7 @@ void Line(const std::vector<RunningJob>& jobs, std::vector<LinkShare>& shares, L
 
 std::vector<LinkShare> ShareLinks(const std::vector<RunningJob>& jobs, double ageing) {
   std::vector<LinkShare> shares(jobs.size());
-  Links links;
+  ContendedLinks links;
   for (size_t i = 0; i < jobs.size(); ++i) {
     shares[i].is_overdue = IsOverdue(jobs[i], ageing);
     for (const std::string& name : jobs[i].links) links[name].has_overdue |= shares[i].is_overdue;
@@ -82,7 +82,7 @@ std::vector<LinkShare> ShareLinks(const std::vector<RunningJob>& jobs, double ag
   }
   for (size_t i = 0; i < jobs.size(); ++i) {
     for (const std::string& name : jobs[i].links) {
-      const Link& link = links[name];
+      const Contended& link = links[name];
       shares[i].num_waiting = std::max(shares[i].num_waiting, link.num_waiting);
       if (shares[i].waits) shares[i].share = 0;
       else shares[i].share = std::min(shares[i].share, static_cast<double>(jobs[i].weight) / link.weight);

@@ -32,7 +32,7 @@ class Borders {
 
 // Cuts 0..n-1 into exactly `num_levels` runs, with the least `Join(cost of the others, Cost(a, b))`. The last of each run.
 template <typename Cost, typename Join>
-std::vector<size_t> Cut(size_t n, size_t num_levels, Cost cost, Join join, uint64_t* least) {
+std::vector<size_t> CutInto(size_t n, size_t num_levels, Cost cost, Join join, uint64_t* least) {
   std::vector<std::vector<uint64_t>> best(num_levels, std::vector<uint64_t>(n, kInfinite));
   std::vector<std::vector<size_t>> first(num_levels, std::vector<size_t>(n, 0));
   for (size_t b = 0; b < n; ++b) best[0][b] = cost(0, b);
@@ -63,9 +63,9 @@ std::vector<size_t> BestCut(std::span<const Layer> layers, size_t num_levels) {
   num_levels = std::clamp<size_t>(num_levels, 1, std::min(kLevelsMax, borders.size()));
   const auto end = [&](size_t a, size_t b) { return borders.End(a, b); };
   uint64_t shortest = 0, waiting = 0;
-  Cut(borders.size(), num_levels, end, [](uint64_t x, uint64_t y) { return std::max(x, y); }, &shortest);
+  CutInto(borders.size(), num_levels, end, [](uint64_t x, uint64_t y) { return std::max(x, y); }, &shortest);
   const auto wait = [&](size_t a, size_t b) { return borders.End(a, b) <= shortest ? borders.Waiting(a, b) : kInfinite; };
-  return Cut(borders.size(), num_levels, wait, [](uint64_t x, uint64_t y) { return x + y; }, &waiting);
+  return CutInto(borders.size(), num_levels, wait, [](uint64_t x, uint64_t y) { return x + y; }, &waiting);
 }
 
 }  // namespace

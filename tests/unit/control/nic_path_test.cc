@@ -42,7 +42,7 @@ NicPath PathOf(const std::string& name, const std::vector<Link>& links = Links()
   return path ? *path : NicPath{};
 }
 
-Error ErrorOf(const std::string& name) {
+Error PathErrorOf(const std::string& name) {
   const auto path = FindNicPath(Links(), name);
   EXPECT_FALSE(path) << name << " was accepted";
   return path ? Error{} : path.error();
@@ -74,10 +74,10 @@ TEST(nic_path, a_bond_that_takes_no_frames_from_xdp_is_generic_and_named_by_its_
   }
 }
 
-TEST(nic_path, a_bond_without_members_says_so) { EXPECT_EQ(ErrorOf("bond1").code, ErrorCode::kUnavailable); }
+TEST(nic_path, a_bond_without_members_says_so) { EXPECT_EQ(PathErrorOf("bond1").code, ErrorCode::kUnavailable); }
 
 TEST(nic_path, a_member_of_a_bond_is_refused_and_the_bond_named) {
-  const Error error = ErrorOf("eth1");
+  const Error error = PathErrorOf("eth1");
   EXPECT_EQ(error.code, ErrorCode::kUnsupported);
   EXPECT_THAT(error.message, HasSubstr("eth1 belongs to the bond bond0"));
   EXPECT_THAT(error.hint, HasSubstr("mlnetctl iface attach bond0"));
@@ -99,12 +99,12 @@ TEST(nic_path, bridges_and_macvlans_are_generic) {
 }
 
 TEST(nic_path, a_port_of_a_bridge_is_refused) {
-  EXPECT_THAT(ErrorOf("veth1a").message, HasSubstr("belongs to the bridge docker0"));
+  EXPECT_THAT(PathErrorOf("veth1a").message, HasSubstr("belongs to the bridge docker0"));
 }
 
 TEST(nic_path, what_no_other_host_is_behind_is_refused_with_the_nics_named) {
   for (const char* name : {"lo", "tap0", "iv0", "blue"}) {
-    const Error error = ErrorOf(name);
+    const Error error = PathErrorOf(name);
     EXPECT_EQ(error.code, ErrorCode::kUnsupported);
     EXPECT_THAT(error.message, HasSubstr(std::string(name) + " is ")) << name;
     EXPECT_THAT(error.hint, AllOf(HasSubstr("eth2"), HasSubstr("veth2b"))) << name;
@@ -112,7 +112,7 @@ TEST(nic_path, what_no_other_host_is_behind_is_refused_with_the_nics_named) {
 }
 
 TEST(nic_path, an_unknown_name_lists_what_there_is) {
-  const Error error = ErrorOf("eth9");
+  const Error error = PathErrorOf("eth9");
   EXPECT_EQ(error.code, ErrorCode::kUnavailable);
   EXPECT_THAT(error.hint, HasSubstr("eth0, eth1, bond0"));
 }
