@@ -136,6 +136,7 @@ DaemonLab::~DaemonLab() {
   pass_links_.clear();
   for (const std::string& host : hosts_) Shell("ip netns del " + Netns(host));
   Shell("ip netns del " + Netns(kSwitch));
+  if (pin_root_ == folder_ / "bpf") Shell("umount " + pin_root_);
 }
 
 std::string DaemonLab::Netns(const std::string& host) const { return prefix_ + host; }
@@ -145,7 +146,7 @@ std::string DaemonLab::Address(const std::string& host) const {
   return fmt::format("10.98.0.{}", index + 1);
 }
 
-std::string DaemonLab::PinPath(const std::string& host) const { return "/sys/fs/bpf/mlnet/" + prefix_ + host; }
+std::string DaemonLab::PinPath(const std::string& host) const { return pin_root_ + "/" + prefix_ + host; }
 
 std::string DaemonLab::Log(const std::string& host) const {
   std::ifstream file(folder_ / (host + ".log"));
@@ -168,11 +169,32 @@ Fd DaemonLab::AttachPass(const std::string& host) const {
   return link;
 }
 
+void DaemonLab::UseUser(uid_t uid) {
+  uid_ = uid;
+  if (pin_root_ != folder_ / "bpf") {
+    pin_root_ = folder_ / "bpf";
+    MustRun(fmt::format("mkdir {0} && mount -t bpf -o mode=0700 bpf {0} && cp {1} {2}", pin_root_, MLNETD_BINARY, folder_ / "mlnetd"));
+  }
+  // As the unit does: root's daemons may have been here.
+  MustRun(fmt::format("chown -R {0}:{0} {1}", uid, folder_ / ""));
+}
+
+void DaemonLab::Exec(const std::string& host) const {
+  const std::string netns = "--net=/run/netns/" + Netns(host), config = ConfigFile(host);
+  if (uid_ == 0) ::execlp("nsenter", "nsenter", netns.c_str(), MLNETD_BINARY, "--config", config.c_str(), nullptr);
+  const std::string program = folder_ / "mlnetd", id = std::to_string(uid_), caps = "=-all,+bpf,+net_admin,+perfmon";
+  ::execlp("nsenter", "nsenter", netns.c_str(), "setpriv", ("--reuid=" + id).c_str(), ("--regid=" + id).c_str(), "--clear-groups", "--no-new-privs",
+           ("--inh-caps" + caps).c_str(), ("--ambient-caps" + caps).c_str(), ("--bounding-set" + caps).c_str(), "--pdeathsig=INT",
+           program.c_str(), "--config", config.c_str(), nullptr);
+  ::_exit(127);
+}
+
 void DaemonLab::Start(const std::string& host, const std::string& more_config) {
   std::ofstream(ConfigFile(host)) << fmt::format(
       "[daemon]\nhost = \"{0}\"\ninstance = \"{1}{0}\"\nsocket = \"{2}\"\nstate_dir = \"{7}\"\n{8}\n[store]\n{3}\n"
-      "[[iface]]\n{4}\naggregator = {5}\n{6}\n",
-      host, prefix_, Socket(host), store_, iface_, host.starts_with('a'), more_config, folder_ / (host + ".state"), daemon_);
+      "{9}[[iface]]\n{4}\naggregator = {5}\n{6}\n",
+      host, prefix_, Socket(host), store_, iface_, host.starts_with('a'), more_config, folder_ / (host + ".state"), daemon_,
+      pin_root_ == folder_ / "bpf" ? "[datapath]\npin_root = \"" + pin_root_ + "\"\n" : "");
   const pid_t pid = ::fork();
   ASSERT_GE(pid, 0);
   if (pid == 0) {
@@ -180,9 +202,7 @@ void DaemonLab::Start(const std::string& host, const std::string& more_config) {
     const int log = ::open((folder_ / (host + ".log")).c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
     ::dup2(log, STDERR_FILENO);
     ::dup2(log, STDOUT_FILENO);
-    const std::string netns = "--net=/run/netns/" + Netns(host), config = ConfigFile(host);
-    ::execlp("nsenter", "nsenter", netns.c_str(), MLNETD_BINARY, "--config", config.c_str(), nullptr);
-    ::_exit(127);
+    Exec(host);
   }
   daemons_[host] = pid;
   // The verifier takes seconds on a busy machine.

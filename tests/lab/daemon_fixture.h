@@ -68,6 +68,9 @@ class DaemonLab {
   void UseDaemon(const std::string& toml) { daemon_ = toml; }
   /// What those have in [[iface]], aside from aggregator.
   void UseIface(const std::string& toml) { iface_ = toml; }
+  /// Those run as this user, with the capabilities that mlnetd.service gives it and no others; from the first call on their
+  /// pins are in a BPF file system of the lab's, which is that user's like the lab's folder.
+  void UseUser(uid_t uid);
   void Start(const std::string& host, const std::string& more_config = "");
   void StartAll();
   void Signal(const std::string& host, int signal);  // and waits for its end
@@ -106,12 +109,15 @@ class DaemonLab {
  private:
   void Plug(const std::string& host, const std::string& nic, const std::string& port, const std::string& bridge,
             const std::string& address);
+  [[noreturn]] void Exec(const std::string& host) const;
 
   TempFolder folder_;
   std::string prefix_;
   std::string store_ = "path = \"" + (folder_ / "store.db") + "\"";
   std::string daemon_;
   std::string iface_ = "name = \"eth0\"";
+  std::string pin_root_ = "/sys/fs/bpf/mlnet";
+  uid_t uid_ = 0;
   std::vector<std::string> hosts_;
   std::vector<Fd> pass_links_;  // of the switch's ports
   std::map<std::string, pid_t> daemons_;

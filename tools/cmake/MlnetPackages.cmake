@@ -39,6 +39,7 @@ set(this_libmlnet "libmlnet (= ${PROJECT_VERSION})")
 set(CPACK_COMPONENT_MLNETD_DESCRIPTION "daemon that sums gradients in this host's kernel
 One per host: it owns the XDP programs of the NICs and the memory that
 training processes get their sums from.")
+set(CPACK_DEBIAN_MLNETD_PACKAGE_DEPENDS "systemd | systemd-standalone-sysusers")
 set(CPACK_DEBIAN_MLNETD_PACKAGE_RECOMMENDS "mlnet-tools (= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_MLNETD_PACKAGE_CONTROL_EXTRA
     "${debian}/conffiles;${debian}/postinst;${debian}/prerm;${debian}/postrm")

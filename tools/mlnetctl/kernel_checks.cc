@@ -102,8 +102,7 @@ Check CheckCapabilities(const std::string& root) {
     const char* name;
   } kNeeded[] = {{CAP_BPF, "CAP_BPF"},
                  {CAP_NET_ADMIN, "CAP_NET_ADMIN"},
-                 {CAP_PERFMON, "CAP_PERFMON"},
-                 {CAP_NET_RAW, "CAP_NET_RAW"}};
+                 {CAP_PERFMON, "CAP_PERFMON"}};
   const auto line = FindLine(root + "/proc/self/status", "CapEff:");
   const uint64_t effective = line ? std::strtoull(line->c_str() + std::strlen("CapEff:"), nullptr, 16) : 0;
   std::string missing;
@@ -111,7 +110,7 @@ Check CheckCapabilities(const std::string& root) {
     if (effective >> capability.bit & 1) continue;
     missing += (missing.empty() ? "" : " ") + std::string(capability.name);
   }
-  if (missing.empty()) return {"capabilities", true, "CAP_BPF CAP_NET_ADMIN CAP_PERFMON CAP_NET_RAW", ""};
+  if (missing.empty()) return {"capabilities", true, "CAP_BPF CAP_NET_ADMIN CAP_PERFMON", ""};
   return {"capabilities", false, "missing: " + missing, "run mlnetd as root or from its systemd unit",
           kExitPermission};
 }

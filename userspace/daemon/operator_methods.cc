@@ -84,7 +84,7 @@ Result<Json> Daemon::OperatorMethod(const rpc::Request& request) {
   if (request.method == "status") return Status();
   if (request.method == "iface.list") return Json{{"schema", "mlnet.iface.list/1"}, {"ifaces", ifaces_.List()}};
   if (request.method == "job.list") return Json{{"schema", "mlnet.job.list/1"}, {"jobs", JobSummaries(snapshot_)}};
-  if (request.method == "probe") return ProbeKernel(ifaces_.List());
+  if (request.method == "probe") return ProbeKernel(config_.pin_root, ifaces_.List());
   const auto it = kMethods.find(request.method);
   if (it == kMethods.end()) {
     return Err(ErrorCode::kInvalidArgument, "unknown method '" + request.method + "'", "is mlnetctl newer than mlnetd?");

@@ -29,9 +29,9 @@ bool HasCapability(cap_value_t value) {
 constexpr std::pair<const char*, cap_value_t> kCapabilities[] = {
     {"CAP_BPF", CAP_BPF}, {"CAP_NET_ADMIN", CAP_NET_ADMIN}, {"CAP_PERFMON", CAP_PERFMON}};
 
-bool IsBpfFs(const char* path) {
+bool IsBpfFs(const std::string& path) {
   struct statfs st;
-  return ::statfs(path, &st) == 0 && static_cast<unsigned long>(st.f_type) == BPF_FS_MAGIC;
+  return ::statfs(path.c_str(), &st) == 0 && static_cast<unsigned long>(st.f_type) == BPF_FS_MAGIC;
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ Result<void> CheckCapabilities() {
   return Err(ErrorCode::kPermission, "mlnetd lacks " + missing, "run it as root, or grant these capabilities in its unit");
 }
 
-Json ProbeKernel(Json ifaces) {
+Json ProbeKernel(const std::string& pin_root, Json ifaces) {
   utsname kernel{};
   ::uname(&kernel);
   Json checks = Json::array();
@@ -53,7 +53,7 @@ Json ProbeKernel(Json ifaces) {
   checks.push_back(Check("programs", true, "loaded and verified", ""));
   checks.push_back(Check("btf", ::access("/sys/kernel/btf/vmlinux", R_OK) == 0, "/sys/kernel/btf/vmlinux",
                          "bpftool shows maps without field names; nothing else is affected"));
-  checks.push_back(Check("bpffs", IsBpfFs("/sys/fs/bpf"), "/sys/fs/bpf", "mount -t bpf bpf /sys/fs/bpf"));
+  checks.push_back(Check("bpffs", IsBpfFs(pin_root), pin_root, "mount -t bpf bpf /sys/fs/bpf"));
   for (const auto& [name, value] : kCapabilities) {
     checks.push_back(Check(name, HasCapability(value), "effective", "add it to AmbientCapabilities= of mlnetd.service"));
   }

@@ -11,6 +11,6 @@ namespace mlnet::daemon {
 Result<void> CheckCapabilities();
 
 /// mlnet.probe/1.
-control::Json ProbeKernel(control::Json ifaces);
+control::Json ProbeKernel(const std::string& pin_root, control::Json ifaces);
 
 }  // namespace mlnet::daemon

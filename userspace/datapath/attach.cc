@@ -20,6 +20,7 @@ constexpr unsigned kRunPriority = 40;  // among the programs of a dispatcher; mo
 struct Occupant {
   uint32_t prog_id = 0;  // 0: the NIC is free
   std::string name;
+  bool is_hidden = false;  // this process may not open it by its id
 };
 
 Occupant FindOccupant(int ifindex) {
@@ -31,6 +32,7 @@ Occupant FindOccupant(int ifindex) {
   }
   if (occupant.prog_id == 0) return occupant;
   const Fd fd(bpf_prog_get_fd_by_id(occupant.prog_id));
+  occupant.is_hidden = !fd && errno == EPERM;
   bpf_prog_info info{};
   __u32 bytes = sizeof(info);
   if (fd && bpf_obj_get_info_by_fd(fd.get(), &info, &bytes) == 0) occupant.name = info.name;
@@ -38,8 +40,10 @@ Occupant FindOccupant(int ifindex) {
 }
 
 std::string Describe(const Occupant& occupant) {
-  return "another XDP program is attached" + (occupant.name.empty() ? "" : " ('" + occupant.name + "')") + ", id " +
-         std::to_string(occupant.prog_id);
+  const std::string id = std::to_string(occupant.prog_id);
+  const std::string name = occupant.name.empty() ? "" : " ('" + occupant.name + "')";
+  const std::string hidden = occupant.is_hidden ? ", whose name mlnetd may not ask for (bpftool prog show id " + id + ")" : "";
+  return "another XDP program is attached" + name + ", id " + id + hidden;
 }
 
 uint32_t ProgId(int fd) {
@@ -85,6 +89,11 @@ Result<Attachment> Attachment::Attach(const Program& program, const AttachReques
     if (!request.shared) {
       return Err(ErrorCode::kConflict, "attach to " + request.name + ": " + Describe(occupant),
                  "detach it (ip link set dev " + request.name + " xdp off), or attach with share = \"shared\"");
+    }
+    if (occupant.is_hidden) {
+      return Err(ErrorCode::kPermission, "attach to " + request.name + " through the libxdp dispatcher: " + Describe(occupant) +
+                                             "; libxdp opens it by its id, which takes CAP_SYS_ADMIN",
+                 "run mlnetd as root: userspace/daemon/SECURITY.md has the settings of its unit");
     }
     auto attached = ViaDispatcher(program, request, dev->ifindex);
     if (attached) attached->state_.why = Describe(occupant);

@@ -22,9 +22,9 @@ Result<Fd> CreateEntry(const std::vector<mlnet_node>& nodes) {
 }
 
 template <typename Created>
-Result<void> FillPlace(Place& place, int outer, const char* what, uint32_t key, Created created) {
+Result<void> FillPlace(Place& place, const OuterMap& outer, uint32_t key, Created created) {
   if (!created) return tl::make_unexpected(created.error());
-  auto filled = Place::Fill(outer, what, key, std::move(*created));
+  auto filled = Place::Fill(outer, key, std::move(*created));
   if (!filled) return tl::make_unexpected(filled.error());
   place = std::move(*filled);
   return {};
@@ -75,7 +75,7 @@ Result<Fd> CreateInbox(uint32_t cells) {
 }
 
 Result<void> TakePlace(Place& place, const Program& program, const char* map, uint32_t key, const InnerShape& shape) {
-  auto taken = Place::TakeOver(program.MapFd(map), map, key, shape);
+  auto taken = Place::TakeOver(program.Outer(map), key, shape);
   if (!taken) return tl::make_unexpected(taken.error());
   place = std::move(*taken);
   return {};
@@ -102,7 +102,7 @@ Result<HostJob> HostJob::Install(const Program& program, const HostJobSpec& spec
     if (!ok) return tl::make_unexpected(ok.error());
   }
   if (auto ok = job.PutKey(program, spec); !ok) return tl::make_unexpected(ok.error());
-  auto ok = FillPlace(job.entry_, program.MapFd("ml_jobs"), "ml_jobs", spec.job_id, CreateEntry(job.nodes_));
+  auto ok = FillPlace(job.entry_, program.Outer("ml_jobs"), spec.job_id, CreateEntry(job.nodes_));
   if (!ok) return tl::make_unexpected(ok.error());
   return job;
 }
@@ -124,12 +124,12 @@ Result<void> HostJob::InstallAggregator(const Program& program, const HostTreeSp
     else if (auto ok = FillWords(program, words); !ok) return ok;
   }
   if (spec.node.fan_id == 0) return {};
-  return FillPlace(fans_.emplace_back(), program.MapFd("ml_fans"), "ml_fans", spec.node.fan_id, CreateFan(program, spec));
+  return FillPlace(fans_.emplace_back(), program.Outer("ml_fans"), spec.node.fan_id, CreateFan(program, spec));
 }
 
 Result<void> HostJob::FillWords(const Program& program, const HostTreeSpec::WordsMap& words) {
   auto created = CreateArray("ml_words", sizeof(mlnet_words), words.entries, true, true);
-  return FillPlace(words_.emplace_back(), program.MapFd("ml_words"), "ml_words", words.id, std::move(created));
+  return FillPlace(words_.emplace_back(), program.Outer("ml_words"), words.id, std::move(created));
 }
 
 Result<bool> HostJob::OpenPool(const Program& program, size_t tree, uint8_t class_stream) {
@@ -144,21 +144,21 @@ Result<bool> HostJob::OpenPool(const Program& program, size_t tree, uint8_t clas
 
 Result<void> HostJob::InstallReaders(const Program& program, uint32_t inbox_id, uint32_t cells,
                                      const std::vector<uint32_t>& ring_ids, Readers& readers) {
-  auto ok = FillPlace(readers.inbox, program.MapFd("ml_inboxes"), "ml_inboxes", inbox_id, CreateInbox(cells));
+  auto ok = FillPlace(readers.inbox, program.Outer("ml_inboxes"), inbox_id, CreateInbox(cells));
   if (!ok) return ok;
   auto wake = CreateArray("ml_wake", sizeof(mlnet_wake), 1, true, false);
-  ok = FillPlace(readers.wake, program.MapFd("ml_wakes"), "ml_wakes", inbox_id, std::move(wake));
+  ok = FillPlace(readers.wake, program.Outer("ml_wakes"), inbox_id, std::move(wake));
   if (!ok) return ok;
   for (const uint32_t ring_id : ring_ids) {
     auto ring = CreateRing("ml_ring", MLNET_NOTICE_RING_BYTES);
-    ok = FillPlace(readers.rings.emplace_back(), program.MapFd("ml_rings"), "ml_rings", ring_id, std::move(ring));
+    ok = FillPlace(readers.rings.emplace_back(), program.Outer("ml_rings"), ring_id, std::move(ring));
     if (!ok) return ok;
   }
   return {};
 }
 
 Result<std::vector<mlnet_node>> HostJob::ReadEntry(const Program& program, uint16_t job_id, size_t num_trees) {
-  auto entry = OpenInner(program.MapFd("ml_jobs"), "ml_jobs", job_id);
+  auto entry = OpenInner(program.Outer("ml_jobs"), job_id);
   if (!entry) return tl::make_unexpected(entry.error());
   std::vector<mlnet_node> nodes(num_trees);
   for (uint32_t tree = 0; tree < num_trees; ++tree) {
@@ -211,7 +211,7 @@ Result<void> HostJob::TakeOverReaders(const Program& program, uint32_t inbox_id,
 Result<void> HostJob::SetNodes(std::vector<mlnet_node> nodes) {
   auto inner = CreateEntry(nodes);
   if (!inner) return tl::make_unexpected(inner.error());
-  if (auto ok = entry_.Swap("ml_jobs", std::move(*inner)); !ok) return ok;
+  if (auto ok = entry_.Swap(std::move(*inner)); !ok) return ok;
   nodes_ = std::move(nodes);
   return {};
 }

@@ -3,9 +3,24 @@
 
 #include <bpf/bpf.h>
 
+#include <filesystem>
+
 #include "mlnet/job.h"
 
 namespace mlnet::datapath {
+namespace {
+
+// All but those that maps in use have.
+void RemovePins(const OuterMap& outer, const std::set<uint32_t>& used) {
+  std::set<std::string> kept;
+  for (const uint32_t key : used) kept.insert(outer.PinOf(key));
+  std::error_code ec;
+  for (const auto& pin : std::filesystem::directory_iterator(outer.pins, ec)) {
+    if (!kept.contains(pin.path())) std::filesystem::remove(pin.path(), ec);
+  }
+}
+
+}  // namespace
 
 // Keys of jobs that are not here, and of earlier epochs of those that are.
 static size_t RemoveOtherKeys(int map, const std::set<uint32_t>& used) {
@@ -28,12 +43,13 @@ size_t RemoveOthers(const Program& program, const KeysInUse& in_use) {
                         {"ml_rings", MLNET_RINGS_MAX, in_use.rings},      {"ml_fans", MLNET_FANS_MAX, in_use.fans}};
   size_t num_removed = 0;
   for (const Outer& map : maps) {
-    const int fd = program.MapFd(map.name);
+    const OuterMap outer = program.Outer(map.name);
     for (uint32_t key = 0; key < map.entries; ++key) {
       uint32_t id = 0;
-      if (map.used.contains(key) || bpf_map_lookup_elem(fd, &key, &id) != 0) continue;
-      num_removed += bpf_map_delete_elem(fd, &key) == 0;
+      if (map.used.contains(key) || bpf_map_lookup_elem(outer.fd, &key, &id) != 0) continue;
+      num_removed += bpf_map_delete_elem(outer.fd, &key) == 0;
     }
+    RemovePins(outer, map.used);
   }
   return num_removed + RemoveOtherKeys(program.MapFd("ml_keys"), in_use.keys);
 }

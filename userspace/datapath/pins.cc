@@ -84,7 +84,7 @@ void PinFolder::TakeOver() {
 void PinFolder::Remove(bool keep_links) {
   const Fd lock = std::move(lock_);  // until everything is gone
   std::error_code ec;
-  for (const char* sub : {"/maps", "/progs", "/links", "/tags"}) {
+  for (const char* sub : {"/maps", "/inner", "/progs", "/links", "/tags"}) {
     if (keep_links && std::string(sub) == "/links") continue;
     fs::remove_all(path_ + sub, ec);
   }

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // <pin_root>/<instance>/v<ABI>: the pins of one daemon. Its lock tells whether a daemon lives there.
+//   maps/NAME        maps that all jobs share
+//   inner/NAME/KEY   the map that is at KEY of the map of maps NAME: a job's
+//   progs/NAME       programs, for bpftool
+//   links/DEVICE     by which the XDP program is attached; tags/DEVICE: the tc program
 #pragma once
 
 #include <string>

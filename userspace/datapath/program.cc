@@ -8,40 +8,14 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdarg>
-#include <cstdio>
 
 #include "base/errno_error.h"
 #include "base/fd.h"
+#include "datapath/load_error.h"
 #include "datapath/skeleton.h"
 
 namespace mlnet::datapath {
 namespace {
-
-constexpr const char* kCapabilityHint = "run mlnetd as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON";
-
-// libbpf reports through one callback per process; the last warning is the reason of the next error.
-std::string& LastWarning() {
-  thread_local std::string text;
-  return text;
-}
-
-int KeepWarning(libbpf_print_level level, const char* format, va_list args) {
-  if (level != LIBBPF_WARN) return 0;
-  char line[512];
-  std::vsnprintf(line, sizeof(line), format, args);
-  LastWarning() = line;
-  while (!LastWarning().empty() && LastWarning().back() == '\n') LastWarning().pop_back();
-  return 0;
-}
-
-Error LoadError(int err) {
-  const std::string detail = LastWarning().empty() ? "" : " (" + LastWarning() + ")";
-  if (err == EPERM || err == EACCES) return ErrnoError("load the XDP programs" + detail, err, kCapabilityHint);
-  Error error = ErrnoError("load the XDP programs" + detail, err, "mlnet needs kernel 6.1 or later with BTF");
-  if (err == EINVAL || err == E2BIG) error.code = ErrorCode::kUnsupported;
-  return error;
-}
 
 struct MapShape {
   const char* what;
@@ -69,6 +43,11 @@ Result<void> ReusePinned(bpf_map* map, const std::string& path) {
   return {};
 }
 
+Result<void> MakeFolder(const std::string& path) {
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return tl::make_unexpected(ErrnoError("create " + path, errno));
+  return {};
+}
+
 Result<void> PinAnew(int fd, const std::string& path) {
   ::unlink(path.c_str());
   if (bpf_obj_pin(fd, path.c_str()) != 0) return tl::make_unexpected(ErrnoError("pin " + path, errno));
@@ -85,9 +64,9 @@ Program::~Program() = default;
 void Program::Destroy::operator()(xdp_aggregate* skeleton) const { xdp_aggregate__destroy(skeleton); }
 
 Result<Program::Skeleton> Program::Open(const ProgramConfig& config) {
-  libbpf_set_print(KeepWarning);
+  BeginLoad();
   Skeleton skeleton(xdp_aggregate__open());
-  if (!skeleton) return tl::make_unexpected(LoadError(errno));
+  if (!skeleton) return tl::make_unexpected(LoadError("load the XDP programs", errno));
   skeleton->rodata->ml_cfg.port_be = htons(config.port);
   bpf_map__set_max_entries(skeleton->maps.ml_slots, config.slots);
   bpf_program__set_autoload(skeleton->progs.ml_egress_test, false);
@@ -95,8 +74,8 @@ Result<Program::Skeleton> Program::Open(const ProgramConfig& config) {
 }
 
 Result<Program> Program::Load(Skeleton skeleton, const ProgramConfig& config) {
-  LastWarning().clear();
-  if (const int rc = xdp_aggregate__load(skeleton.get()); rc != 0) return tl::make_unexpected(LoadError(-rc));
+  BeginLoad();
+  if (const int rc = xdp_aggregate__load(skeleton.get()); rc != 0) return tl::make_unexpected(LoadError("load the XDP programs", -rc));
   return Program(std::move(skeleton), config);
 }
 
@@ -121,18 +100,24 @@ int Program::MapFd(const char* name) const {
   return bpf_map__fd(bpf_object__find_map_by_name(skeleton_->obj, name));
 }
 
+OuterMap Program::Outer(const char* name) const {
+  return {MapFd(name), name, inner_pins_.empty() ? "" : inner_pins_ + "/" + name};
+}
+
 int Program::ingress_fd() const { return bpf_program__fd(skeleton_->progs.ml_ingress); }
 int Program::egress_fd() const { return bpf_program__fd(skeleton_->progs.ml_egress); }
 
-Result<void> Program::Pin(const std::string& dir) const {
-  for (const char* sub : {"/maps", "/progs"}) {
-    if (::mkdir((dir + sub).c_str(), 0700) != 0 && errno != EEXIST) {
-      return tl::make_unexpected(ErrnoError("create " + dir + sub, errno));
-    }
+Result<void> Program::Pin(const std::string& dir) {
+  for (const char* sub : {"/maps", "/progs", "/inner"}) {
+    if (auto ok = MakeFolder(dir + sub); !ok) return ok;
   }
+  inner_pins_ = dir + "/inner";
   bpf_map* map = nullptr;
   bpf_object__for_each_map(map, skeleton_->obj) {
     if (bpf_map__is_internal(map)) continue;
+    if (bpf_map__type(map) == BPF_MAP_TYPE_ARRAY_OF_MAPS || bpf_map__type(map) == BPF_MAP_TYPE_HASH_OF_MAPS) {
+      if (auto ok = MakeFolder(inner_pins_ + "/" + bpf_map__name(map)); !ok) return ok;
+    }
     const std::string path = dir + "/maps/" + bpf_map__name(map);
     if (::access(path.c_str(), F_OK) == 0) continue;  // taken over
     if (auto ok = PinAnew(bpf_map__fd(map), path); !ok) return ok;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "datapath/inner_map.h"
 #include "mlnet/error.h"
 
 struct xdp_aggregate;  // the skeleton
@@ -31,11 +32,13 @@ class Program {
 
   /// File descriptor of an outer map by its name in <mlnet/job.h>.
   int MapFd(const char* name) const;
+  OuterMap Outer(const char* name) const;
   int ingress_fd() const;
   int egress_fd() const;
 
   /// Pins maps and programs below `dir`, for bpftool and for the next daemon to find; what is pinned there already gives way.
-  Result<void> Pin(const std::string& dir) const;
+  /// Maps of jobs are pinned there from then on, below inner/.
+  Result<void> Pin(const std::string& dir);
 
   xdp_aggregate* skeleton() const { return skeleton_.get(); }
   const ProgramConfig& config() const { return config_; }
@@ -51,6 +54,7 @@ class Program {
 
   Skeleton skeleton_;
   ProgramConfig config_;
+  std::string inner_pins_;  // empty: not pinned
 };
 
 /// Version of libbpf at run time, "1.1.2".

@@ -3,13 +3,16 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <linux/pkt_cls.h>
 #include <linux/pkt_sched.h>
 #include <net/if.h>
 
 #include <cerrno>
+#include <optional>
 #include <vector>
 
 #include "base/errno_error.h"
+#include "datapath/load_error.h"
 #include "datapath/netlink.h"
 #include "datapath/skeleton.h"
 #include "priority_tag.skel.h"
@@ -18,6 +21,8 @@ namespace mlnet::datapath {
 namespace {
 
 constexpr auto kTcxEgress = static_cast<bpf_attach_type>(47);  // BPF_TCX_EGRESS, in headers from 6.6 on
+constexpr uint32_t kClsactIngress = TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS);
+constexpr uint32_t kClsactEgress = TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS);
 
 bpf_tc_hook HookOf(int ifindex, bpf_tc_attach_point where) {
   bpf_tc_hook hook{};
@@ -35,28 +40,53 @@ bpf_tc_opts OurPlace() {
   return opts;
 }
 
-// Id of the program at our place; 0: there is none.
-uint32_t ProgramAtOurPlace(int ifindex) {
-  const bpf_tc_hook hook = HookOf(ifindex, BPF_TC_EGRESS);
-  bpf_tc_opts opts = OurPlace();
-  return bpf_tc_query(&hook, &opts) == 0 ? opts.prog_id : 0;
+struct Filter {
+  std::string name;      // as libbpf calls it: "PROGRAM:[ID]"; empty: it has none
+  uint32_t prog_id = 0;
+};
+
+Filter ReadFilter(const nlmsghdr* answer) {
+  Filter filter;
+  const mnl_attr_cb_t on_option = [](const nlattr* option, void* to) {
+    auto& into = *static_cast<Filter*>(to);
+    if (mnl_attr_get_type(option) == TCA_BPF_NAME) into.name = mnl_attr_get_str(option);
+    if (mnl_attr_get_type(option) == TCA_BPF_ID) into.prog_id = mnl_attr_get_u32(option);
+    return MNL_CB_OK;
+  };
+  ForEachAttribute(answer, sizeof(tcmsg), [&](const nlattr* attribute) {
+    if (mnl_attr_get_type(attribute) == TCA_OPTIONS) mnl_attr_parse_nested(attribute, on_option, &filter);
+  });
+  return filter;
 }
 
-bool IsTagger(uint32_t prog_id) {
-  const Fd fd(bpf_prog_get_fd_by_id(prog_id));
-  bpf_prog_info info{};
-  __u32 bytes = sizeof(info);
-  return fd && bpf_obj_get_info_by_fd(fd.get(), &info, &bytes) == 0 && std::string(info.name) == "ml_tag";
-}
-
-bool HasFilters(int ifindex, uint32_t parent) {
+Result<void> ForEachFilter(int ifindex, uint32_t parent, const std::function<void(const nlmsghdr*)>& take) {
   NetlinkRequest request(RTM_GETTFILTER, NLM_F_DUMP);
   auto& filter = request.Put<tcmsg>();
   filter.tcm_family = AF_UNSPEC;
   filter.tcm_ifindex = ifindex;
   filter.tcm_parent = parent;
+  return request.Ask("read filters", take);
+}
+
+// With a program at our handle and priority.
+std::optional<Filter> FilterAtOurPlace(int ifindex) {
+  std::optional<Filter> found;
+  (void)ForEachFilter(ifindex, kClsactEgress, [&](const nlmsghdr* answer) {
+    const auto& at = *static_cast<const tcmsg*>(mnl_nlmsg_get_payload(answer));
+    if (at.tcm_handle != kTagHandle || TC_H_MAJ(at.tcm_info) >> 16 != kTagPriority) return;
+    if (Filter filter = ReadFilter(answer); filter.prog_id != 0) found = std::move(filter);
+  });
+  return found;
+}
+
+// By its filter's name: only CAP_SYS_ADMIN may open a program by id.
+bool IsTagger(const std::optional<Filter>& filter) {
+  return filter && filter->name == "ml_tag:[" + std::to_string(filter->prog_id) + "]";
+}
+
+bool HasFilters(int ifindex, uint32_t parent) {
   bool has_any = false;
-  auto asked = request.Ask("read filters", [&](const nlmsghdr*) { has_any = true; });
+  auto asked = ForEachFilter(ifindex, parent, [&](const nlmsghdr*) { has_any = true; });
   return has_any || !asked;
 }
 
@@ -76,7 +106,8 @@ Result<Tagger> Tagger::Load(const Program& program, const std::string& dir) {
   bpf_map__reuse_fd(skeleton->maps.ml_jobs, program.MapFd("ml_jobs"));
   // Pinned by name there: libbpf takes over what is of the same shape.
   bpf_map__set_pin_path(skeleton->maps.ml_tags, (dir + "/maps/ml_tags").c_str());
-  if (const int rc = priority_tag__load(skeleton.get()); rc != 0) return tl::make_unexpected(ErrnoError("load the tc program", -rc));
+  BeginLoad();
+  if (const int rc = priority_tag__load(skeleton.get()); rc != 0) return tl::make_unexpected(LoadError("load the tc programs", -rc));
   return Tagger(std::move(skeleton));
 }
 
@@ -135,13 +166,13 @@ Result<TagAttachment> TagAttachment::ViaClsact(const Tagger& tagger, const std::
   }
   const Error taken{ErrorCode::kConflict, what + ": somebody else's filter has handle 0x6d6c at priority 28",
                     "tc filter show dev " + name + " egress"};
-  const uint32_t before = ProgramAtOurPlace(ifindex);
-  if (before != 0 && !IsTagger(before)) return tl::make_unexpected(taken);
+  const std::optional<Filter> before = FilterAtOurPlace(ifindex);
+  if (before && !IsTagger(before)) return tl::make_unexpected(taken);
   TagAttachment attachment;
   attachment.place_ = std::make_unique<ClsactPlace>(ClsactPlace{name, ifindex, made == 0});
   bpf_tc_opts opts = OurPlace();
   opts.prog_fd = tagger.fd();
-  opts.flags = before != 0 ? BPF_TC_F_REPLACE : 0;
+  opts.flags = before ? BPF_TC_F_REPLACE : 0;
   const int rc = bpf_tc_attach(&hook, &opts);
   if (rc == 0) return attachment;
   if (rc == -EEXIST) return tl::make_unexpected(taken);  // a filter without a program of this kind
@@ -159,19 +190,18 @@ TagAttachment::~TagAttachment() {
 }
 
 bool TagAttachment::IsAlive() const {
-  if (place_) return IsTagger(ProgramAtOurPlace(place_->ifindex));
+  if (place_) return IsTagger(FilterAtOurPlace(place_->ifindex));
   return link_.IsAlive();
 }
 
 void RemoveFromClsact(const ClsactPlace& place) {
   if (static_cast<int>(::if_nametoindex(place.name.c_str())) != place.ifindex) return;
   const bpf_tc_hook hook = HookOf(place.ifindex, BPF_TC_EGRESS);
-  if (IsTagger(ProgramAtOurPlace(place.ifindex))) {
+  if (IsTagger(FilterAtOurPlace(place.ifindex))) {
     const bpf_tc_opts opts = OurPlace();
     bpf_tc_detach(&hook, &opts);
   }
-  const bool is_used = HasFilters(place.ifindex, TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)) ||
-                       HasFilters(place.ifindex, TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS));
+  const bool is_used = HasFilters(place.ifindex, kClsactIngress) || HasFilters(place.ifindex, kClsactEgress);
   if (!place.is_ours || is_used) return;
   bpf_tc_hook both = HookOf(place.ifindex, static_cast<bpf_tc_attach_point>(BPF_TC_INGRESS | BPF_TC_EGRESS));
   bpf_tc_hook_destroy(&both);
