@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// As much of the kernel as the XDP programs need: maps, helpers, the memory of a frame. One CPU. Each value of a map and each frame
+// is an allocation of its own, so that an access beside it is found.
+#pragma once
+
+#include <linux/bpf.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace mlnet::fuzz {
+
+using Bytes = std::vector<uint8_t>;
+
+struct Map {
+  Map(uint32_t value_bytes, uint32_t entries);
+  /// Null: there is no such entry.
+  void* At(uint32_t key) { return key < values.size() ? values[key].get() : nullptr; }
+
+  uint32_t value_bytes;
+  std::vector<std::unique_ptr<uint8_t[]>> values;
+  std::map<uint32_t, std::unique_ptr<Map>> inner;  // a map of maps
+  std::vector<Bytes> records;                      // a ring
+  bool is_full = false;                            // a ring that takes nothing
+};
+
+/// What a run of a program came to.
+struct Ran {
+  int action = 0;
+  Bytes frame;
+  Bytes meta;              // in front of the frame
+  const Map* fan = nullptr;  // redirected by
+  uint64_t redirect_flags = 0;
+};
+
+class Kernel {
+ public:
+  static Kernel& Get();
+  /// A map of the program by its name; made by the first call that gives sizes.
+  Map& MapOf(const std::string& name) { return *maps_.at(name); }
+  Map& Make(const std::string& name, uint32_t value_bytes, uint32_t entries);
+
+  Ran Run(int (*program)(xdp_md*), std::span<const uint8_t> frame, std::span<const uint8_t> meta = {});
+
+  uint64_t now_ns = 1;
+  bool has_meta = true;  // the driver has room for metadata
+
+  // Of the helpers.
+  Map* Find(const void* map);
+  int TailCall(xdp_md* ctx, uint32_t index);
+  long AdjustMeta(xdp_md* ctx, int delta);
+  long AdjustTail(xdp_md* ctx, int delta);
+  void Lock(const void* lock);
+  void Unlock(const void* lock);
+  void NoteRedirect(const Map* fan, uint64_t flags);
+  /// Helpers may not be called while a lock is held.
+  void RequireUnlocked() const;
+
+ private:
+  std::map<std::string, std::unique_ptr<Map>> maps_;
+  std::map<const void*, Map*> by_symbol_;
+  uint8_t* memory_ = nullptr;  // of the frame
+  size_t memory_bytes_ = 0;
+  const void* lock_ = nullptr;
+  const Map* redirect_ = nullptr;
+  uint64_t redirect_flags_ = 0;
+};
+
+}  // namespace mlnet::fuzz
