@@ -37,6 +37,18 @@ Map::Map(uint32_t bytes, uint32_t entries) : value_bytes(bytes) {
   for (uint32_t i = 0; i < entries; ++i) values.emplace_back(new uint8_t[bytes]());
 }
 
+void* Map::At(uint32_t key) {
+  if (key < values.size()) return values[key].get();
+  const auto found = by_key.find(key);
+  return found == by_key.end() ? nullptr : found->second.get();
+}
+
+void* Map::Put(uint32_t key) {
+  auto& value = by_key[key];
+  if (!value) value.reset(new uint8_t[value_bytes]());
+  return value.get();
+}
+
 Kernel& Kernel::Get() {
   static Kernel kernel;
   return kernel;

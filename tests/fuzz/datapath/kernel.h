@@ -19,10 +19,13 @@ using Bytes = std::vector<uint8_t>;
 struct Map {
   Map(uint32_t value_bytes, uint32_t entries);
   /// Null: there is no such entry.
-  void* At(uint32_t key) { return key < values.size() ? values[key].get() : nullptr; }
+  void* At(uint32_t key);
+  /// Of a hash: the entry, zeros where it is new.
+  void* Put(uint32_t key);
 
   uint32_t value_bytes;
   std::vector<std::unique_ptr<uint8_t[]>> values;
+  std::map<uint32_t, std::unique_ptr<uint8_t[]>> by_key;  // a hash
   std::map<uint32_t, std::unique_ptr<Map>> inner;  // a map of maps
   std::vector<Bytes> records;                      // a ring
   bool is_full = false;                            // a ring that takes nothing

@@ -50,6 +50,8 @@ World::World() : kernel_(Kernel::Get()) {
   stats_ = &kernel_.Make("ml_stats", sizeof(mlnet_stats), kIds);
   events_ = &kernel_.Make("ml_events", 0, 0);
   kernel_.Make("ml_fan_state", sizeof(mlnet_fan_state), 1);
+  kernel_.Make("ml_keys", sizeof(mlnet_key), 0);
+  kernel_.Make("ml_mac_state", sizeof(mlnet_mac_state), 1);
   for (const char* outer : {"ml_jobs", "ml_words", "ml_inboxes", "ml_wakes", "ml_rings", "ml_fans"}) kernel_.Make(outer, sizeof(uint32_t), 0);
   for (Map* map : {slots_, links_}) Watch(*map);
   rings_.push_back(events_);
