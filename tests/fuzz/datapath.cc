@@ -36,6 +36,9 @@ class Reader {
   const uint8_t* end_;
 };
 
+// What a packet has for a tag: of its job's key, or none where there is none; the other of the two; of another key; of what damage made of it.
+enum class Tag : uint8_t { kRight, kContrary, kOtherKey, kOfDamaged };
+
 enum class From : uint8_t { kRight, kStranger, kUp, kRoot, kOwnHost, kGroup, kOtherHost, kCount };
 
 struct Counted {
@@ -49,11 +52,14 @@ constexpr int kActions[] = {
 #undef MLNET_X
 };
 
+bool IsToLocal(const mlnet_node& node, const Frame& frame) { return std::memcmp(frame.daddr.bytes.data(), &node.local, 16) == 0; }
+
 class Host {
  public:
   void Reset() {
     world_.Reset();
     sums_.Clear();
+    heard_.clear();
     counters_ = {};
   }
   void Take(const Bytes& frame);
@@ -63,12 +69,14 @@ class Host {
   Counted TakeCounted();
   bool IsSentToOne(const Reading& reading, const Counted& counted) const;
   void CheckChanges(const Reading& reading, const Counted& counted, const std::set<Entry>& changes);
+  void CheckPing(const Frame& frame, const Counted& counted, const std::set<Entry>& changes);
   std::set<Entry> MayChange(const Frame& frame) const;
   void CheckSent(const Reading& reading, const Counted& counted, const Ran& ran, size_t came_bytes);
   void CheckCopies(const Frame& frame, const Ran& ran);
 
   World& world_ = World::Get();
   Sums sums_;
+  std::map<uint32_t, uint64_t> heard_;  // by link: the latest PING of a job with a key
   std::array<std::array<uint64_t, MLNET_V_COUNT>, 16> counters_{};  // by stats id, as last looked at
 };
 
@@ -112,6 +120,8 @@ void Host::CheckChanges(const Reading& reading, const Counted& counted, const st
     for (const Entry& entry : changes) REQUIRE(entry.map == &world_.events() && counted.verdict == MLNET_V_DROP_NO_POOL);
     REQUIRE(kActions[counted.verdict] == XDP_PASS || kActions[counted.verdict] == XDP_DROP);
     REQUIRE((counted.verdict == MLNET_V_PASS_NOT_OURS) == !reading.is_ours);
+    const auto refusal = RefusalOfTag(world_, reading);
+    REQUIRE(!refusal || counted.verdict == *refusal);
     REQUIRE(!reading.whole || reading.whole->check_ok || counted.verdict < MLNET_V_SUM_FIRST || counted.verdict > MLNET_V_DELIVERED);
     return;
   }
@@ -122,7 +132,32 @@ void Host::CheckChanges(const Reading& reading, const Counted& counted, const st
     if (counted.verdict != refused) continue;
     for (const Entry& entry : changes) REQUIRE(entry.map == &world_.links() || entry.map == &world_.events());
   }
-  REQUIRE(counted.verdict != MLNET_V_DROP_CORRUPT && counted.verdict != MLNET_V_DROP_EPOCH && counted.verdict != MLNET_V_DROP_NOT_MEMBER);
+  for (const mlnet_verdict wrong : {MLNET_V_DROP_CORRUPT, MLNET_V_DROP_EPOCH, MLNET_V_DROP_NOT_MEMBER, MLNET_V_DROP_MAC}) REQUIRE(counted.verdict != wrong);
+  if (frame.type == MLNET_T_PING || frame.type == MLNET_T_PONG) CheckPing(frame, counted, changes);
+}
+
+// With a key each PING of a child is heard once, and an answer shows something for a second.
+void Host::CheckPing(const Frame& frame, const Counted& counted, const std::set<Entry>& changes) {
+  const mlnet_node& node = *world_.Find(frame.job, frame.tree);
+  const bool has_key = (node.flags & MLNET_NODE_MAC) != 0;
+  const uint64_t now = Kernel::Get().now_ns / 1024;
+  mlnet_verdict expected = MLNET_V_PONG;
+  if (frame.type == MLNET_T_PONG) {
+    expected = has_key && (now - frame.seq) % (1ULL << 48) >= 1 << 20 ? MLNET_V_DROP_PING_OLD : MLNET_V_PONG_SEEN;
+  } else if (frame.daddr.IsMulticast()) {
+    expected = world_.events().is_full ? MLNET_V_NOTICE_LOST : MLNET_V_PING_SEEN;
+  } else if (!frame.words.empty()) {
+    expected = MLNET_V_DROP_MALFORMED;
+  } else if (uint64_t& heard = heard_[node.link_base + frame.child]; has_key && frame.seq <= heard) {
+    expected = MLNET_V_DROP_PING_OLD;
+  } else {
+    heard = frame.seq;
+    if ((node.flags & MLNET_NODE_INNER) != 0) expected = IsToLocal(node, frame) ? MLNET_V_PING_UP_REDIRECT : MLNET_V_PING_UP_TX;
+    const auto& link = *static_cast<const mlnet_link*>(world_.links().At(node.link_base + frame.child));
+    REQUIRE(link.last_ns == Kernel::Get().now_ns);
+  }
+  REQUIRE(counted.verdict == expected);
+  REQUIRE(changes.empty() || kActions[expected] != XDP_DROP || expected == MLNET_V_PING_SEEN);
 }
 
 bool IsContribution(mlnet_verdict verdict) {
@@ -186,6 +221,7 @@ void Host::Take(const Bytes& frame) {
   const Reading reading = Read(frame);
   const Ran ran = Kernel::Get().Run(ml_ingress, frame);
   const Counted counted = TakeCounted();
+  REQUIRE(static_cast<const mlnet_mac_state*>(Kernel::Get().MapOf("ml_mac_state").At(0))->is_right == 0);
   REQUIRE(ran.action == kActions[counted.verdict]);
   REQUIRE(counted.verdict != MLNET_V_UNDECIDED || !Kernel::Get().has_meta);
   if (!reading.is_ours) REQUIRE(ran.action == XDP_PASS && ran.frame == frame && ran.meta.empty());
@@ -195,12 +231,14 @@ void Host::Take(const Bytes& frame) {
 }
 
 void Host::Control(uint8_t what, uint8_t how) {
-  const Tree& tree = world_.trees()[how % world_.trees().size()];
-  switch (what % 5) {
+  const Tree& tree = world_.trees()[(how & 0x7f) % world_.trees().size()];
+  switch (what % 7) {
     case 0: Kernel::Get().now_ns += 1ULL << (how % 32); break;
     case 1: Kernel::Get().has_meta = (how & 1) != 0; break;
     case 2: world_.events().is_full = (how & 1) != 0; break;
-    case 3: ++tree.node->epoch; break;
+    case 3: world_.NextEpoch(tree); break;
+    case 4: (how & 0x80) != 0 ? world_.GiveKey(tree) : world_.TakeKey(tree); break;
+    case 5: Kernel::Get().before_mac_check = [this, &tree] { world_.NextEpoch(tree); }; break;
     default:
       if (Map* wake = world_.Wake(tree.node->inbox_id)) static_cast<mlnet_wake*>(wake->At(0))->asleep = how;
       world_.Changes();
@@ -224,7 +262,7 @@ Bytes Make(Reader& in) {
   Frame frame;
   const uint8_t where = in.Byte();
   const auto& trees = World::Get().trees();
-  const Tree& tree = trees[where % trees.size()];
+  const Tree& tree = trees[(where & 0x7f) % trees.size()];
   frame.job = tree.job;
   frame.tree = tree.tree;
   frame.epoch = static_cast<uint16_t>(tree.node->epoch - (where >> 7));
@@ -248,10 +286,19 @@ Bytes Make(Reader& in) {
     frame.Words(std::move(words));
   }
   Address(tree, static_cast<From>(in.Byte() % static_cast<uint8_t>(From::kCount)), frame);
+  const uint8_t last = in.Byte();
+  const auto tag = static_cast<Tag>(last >> 2 & 3);
+  const bool has_key = (tree.node->flags & MLNET_NODE_MAC) != 0;
+  const mlnet_key key = World::KeyOf(tag == Tag::kOtherKey ? 99 : frame.job, frame.epoch);
+  if (has_key == (tag != Tag::kContrary)) frame.key = &key;
   Bytes bytes = frame.Build();
-  for (uint8_t n = in.Byte() & 3; n > 0; --n) {
+  for (uint8_t n = last & 3; n > 0; --n) {
     const size_t at = in.Half() % bytes.size();
     bytes[at] ^= in.Byte();
+  }
+  if (tag == Tag::kOfDamaged && frame.key != nullptr) {
+    const uint64_t made = test::ReferenceTag(key, bytes);
+    for (size_t i = 0; i < sizeof(made); ++i) bytes[bytes.size() - sizeof(made) + i] = static_cast<uint8_t>(made >> 8 * i);
   }
   return bytes;
 }

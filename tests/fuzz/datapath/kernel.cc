@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "fuzz/datapath/program.h"
 #include "fuzz/require.h"
@@ -92,6 +93,7 @@ int Kernel::TailCall(xdp_md* ctx, uint32_t index) {
   RequireUnlocked();
   const auto program = program_at(index);
   if (program == nullptr) return -ENOENT;
+  if (program == ml_mac_check && before_mac_check) std::exchange(before_mac_check, {})();
   action_of_run = program(ctx);
   longjmp(end_of_run, 1);
 }

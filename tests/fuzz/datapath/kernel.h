@@ -6,6 +6,7 @@
 #include <linux/bpf.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -51,6 +52,7 @@ class Kernel {
 
   uint64_t now_ns = 1;
   bool has_meta = true;  // the driver has room for metadata
+  std::function<void()> before_mac_check;  // once: what happens elsewhere while a tag is looked at
 
   // Of the helpers.
   Map* Find(const void* map);

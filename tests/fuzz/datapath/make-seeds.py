@@ -6,19 +6,20 @@ import struct
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent / "seeds" / "datapath"
 CONTRIB, RESULT, HELD, BUSY, RESEND, MISMATCH, PING, PONG, ANSWER = 1, 2, 3, 4, 5, 6, 9, 10, 11
-ROOT, WORKER, INNER, SERVER, MULTICAST, INNER6, LOCAL, SINGLE = range(8)  # as World's trees
+ROOT, WORKER, INNER, SERVER, MULTICAST, INNER6, LOCAL, SINGLE, KEY_ROOT, KEY_WORKER, KEY_INNER6, KEY_SERVER = range(12)  # as World's trees
+TAG_RIGHT, TAG_CONTRARY, TAG_OF_OTHER_KEY, TAG_OF_DAMAGED = range(4)
 NO_PAYLOAD, NO_DATA, RETRY, FOR_SERVER = 0x01, 0x02, 0x04, 0x20
 RIGHT, STRANGER, UP, FROM_ROOT, OWN_HOST, GROUP, OTHER_HOST = range(7)
 K, MASK = 0x9E3779B97F4A7C15, 2**64 - 1
 
 
-def packet(tree, kind, child, seq, flags=0, op=0, wire=1, pool=0, fingerprint=1, seed=0x10, blocks=1, source=RIGHT, damage=()):
-    made = bytes([0, tree, kind, child, seq, flags, op << 4 | wire, fingerprint << 4 | pool, seed, blocks, source, len(damage)])
+def packet(tree, kind, child, seq, flags=0, op=0, wire=1, pool=0, fingerprint=1, seed=0x10, blocks=1, source=RIGHT, damage=(), tag=TAG_RIGHT):
+    made = bytes([0, tree, kind, child, seq, flags, op << 4 | wire, fingerprint << 4 | pool, seed, blocks, source, tag << 2 | len(damage)])
     return made + b"".join(struct.pack("<HB", at, bits) for at, bits in damage)
 
 
 def control(what, how):
-    return bytes([next(kind for kind in range(0xC0, 0xE0) if kind % 5 == what), how])
+    return bytes([next(kind for kind in range(0xC0, 0xE0) if kind % 7 == what), how])
 
 
 def later(log2_ns):
@@ -46,6 +47,10 @@ def all_of(tree, children, seq, **more):
     return b"".join(packet(tree, CONTRIB, child, seq, seed=0x10 + child, **more) for child in range(children))
 
 
+def ping(tree, child, seq, kind=PING, **more):
+    return packet(tree, kind, child, seq, NO_PAYLOAD, blocks=0, **more)
+
+
 SEEDS = {
     "root-four-sums": b"".join(all_of(ROOT, 3, seq) for seq in range(4)),
     "root-next-round": b"".join(all_of(ROOT, 3, seq, blocks=2) for seq in range(6)),
@@ -62,7 +67,7 @@ SEEDS = {
     "strangers": b"".join(packet(ROOT, CONTRIB, 0, 0, source=source) for source in range(1, 7)),
     "damaged": b"".join(packet(ROOT, CONTRIB, 0, 0, damage=[(at, 1 << at % 8)]) for at in range(0, 240, 5)),
     "worker-results": b"".join(packet(WORKER, RESULT, 0xFF, seq) for seq in range(4)) + packet(WORKER, RESULT, 0xFF, 1)
-                      + control(4, 1) + packet(WORKER, RESULT, 0xFF, 5, source=GROUP),
+                      + control(6, 1) + packet(WORKER, RESULT, 0xFF, 5, source=GROUP),
     "worker-replies": b"".join(packet(WORKER, kind, child, 0, NO_PAYLOAD) for kind in (HELD, BUSY, RESEND, MISMATCH) for child in range(3)),
     "worker-pings": packet(WORKER, PING, 0xFF, 9, NO_PAYLOAD, blocks=0, source=GROUP) + packet(WORKER, PONG, 1, 9, NO_PAYLOAD, blocks=0),
     "inner-up-and-down": all_of(INNER, 3, 0) + packet(INNER, RESULT, 5, 0, source=UP) + packet(INNER, CONTRIB, 0, 0, RETRY),
@@ -75,9 +80,30 @@ SEEDS = {
               + packet(SERVER, CONTRIB, 0, 0, RETRY | FOR_SERVER) + packet(SERVER, ANSWER, 0, 0, FOR_SERVER) + packet(SERVER, ANSWER, 0, 0, FOR_SERVER),
     "server-early": packet(SERVER, CONTRIB, 0, 0, FOR_SERVER) + packet(SERVER, ANSWER, 0, 0, FOR_SERVER) + all_of(SERVER, 2, 1),
     "multicast": all_of(MULTICAST, 2, 0) + all_of(MULTICAST, 2, 1, blocks=11),
-    "local": all_of(LOCAL, 2, 0) + control(4, 6) + all_of(LOCAL, 2, 1) + packet(LOCAL, CONTRIB, 0, 0, RETRY),
+    "local": all_of(LOCAL, 2, 0) + control(6, 6) + all_of(LOCAL, 2, 1) + packet(LOCAL, CONTRIB, 0, 0, RETRY),
     "operations": b"".join(all_of(ROOT, 3, seq, op=op, wire=wire, blocks=0x12) for seq, (op, wire) in enumerate([(1, 4), (2, 6), (3, 9), (4, 8)])),
     "more-operations": b"".join(all_of(ROOT, 3, seq, op=op, wire=10, blocks=0x31) for seq, op in enumerate([5, 6, 7, 8])),
+    "key-sums": b"".join(all_of(KEY_ROOT, 3, seq) for seq in range(4)) + packet(KEY_ROOT, CONTRIB, 0, 3, RETRY),
+    "key-header-only": all_of(KEY_ROOT, 2, 0) + packet(KEY_ROOT, CONTRIB, 2, 0, NO_PAYLOAD) + packet(KEY_ROOT, CONTRIB, 1, 0, RETRY),
+    "key-wrong": b"".join(packet(KEY_ROOT, kind, child, 0, tag=tag) for kind in (CONTRIB, RESULT, PING, HELD) for child in (0, 2)
+                          for tag in (TAG_CONTRARY, TAG_OF_OTHER_KEY)) + packet(KEY_ROOT, CONTRIB, 0, 0, pool=2, tag=TAG_OF_OTHER_KEY),
+    "key-right-then-wrong": packet(KEY_ROOT, CONTRIB, 0, 0) + packet(KEY_ROOT, CONTRIB, 1, 0, tag=TAG_OF_OTHER_KEY) + packet(KEY_ROOT, CONTRIB, 1, 0),
+    "key-epoch-between": control(5, KEY_ROOT) + packet(KEY_ROOT, CONTRIB, 0, 0) + packet(KEY_ROOT, CONTRIB, 1, 0, tag=TAG_OF_OTHER_KEY) + all_of(KEY_ROOT, 3, 0)
+                         + packet(KEY_ROOT | 0x80, CONTRIB, 2, 1),
+    "key-damaged": b"".join(packet(KEY_ROOT, CONTRIB, 0, 0, damage=[(at, 1 << at % 8)]) for at in range(0, 240, 5)),
+    "key-tag-of-damaged": b"".join(packet(KEY_ROOT, CONTRIB, 0, 0, damage=[(at, 1 << at % 8)], tag=TAG_OF_DAMAGED) for at in range(0, 240, 5)),
+    "key-gone": packet(KEY_ROOT, CONTRIB, 0, 0) + control(4, KEY_ROOT) + packet(KEY_ROOT, CONTRIB, 1, 0) + control(4, KEY_ROOT | 0x80) + all_of(KEY_ROOT, 3, 0)[12:],
+    "key-strangers": b"".join(packet(KEY_ROOT, CONTRIB, 0, 0, source=source) for source in range(1, 7)),
+    "key-not-asked-for": b"".join(packet(tree, CONTRIB, 0, 0, tag=TAG_CONTRARY) for tree in (ROOT, INNER6, SERVER)),
+    "key-pings": ping(KEY_ROOT, 0, 5) * 2 + ping(KEY_ROOT, 0, 4) + ping(KEY_ROOT, 1, 4) + ping(KEY_ROOT, 0, 6) + ping(KEY_ROOT, 2, 1) * 2
+                 + ping(KEY_INNER6, 0, 3) * 2 + ping(KEY_INNER6, 2, 4) * 2 + later(20) + ping(KEY_INNER6, 0, 4) + packet(KEY_ROOT, PING, 1, 7),
+    "key-pongs": ping(KEY_WORKER, 1, 9, PONG) + later(16) + ping(KEY_WORKER, 1, 9, PONG) * 2 + later(31) + ping(KEY_WORKER, 1, 9, PONG)
+                 + ping(KEY_WORKER, 0xFF, 9, source=GROUP) + ping(KEY_INNER6, 5, 9, PONG, source=UP),
+    "key-worker": b"".join(packet(KEY_WORKER, RESULT, 0xFF, seq) for seq in range(3)) + packet(KEY_WORKER, HELD, 1, 0, NO_PAYLOAD)
+                  + packet(KEY_WORKER, RESULT, 0xFF, 3, tag=TAG_OF_OTHER_KEY) + packet(KEY_WORKER, RESEND, 1, 0, NO_PAYLOAD, tag=TAG_CONTRARY),
+    "key-inner": all_of(KEY_INNER6, 3, 0) + packet(KEY_INNER6, RESULT, 5, 0, source=UP) + packet(KEY_INNER6, CONTRIB, 0, 0, RETRY),
+    "key-server": all_of(KEY_SERVER, 2, 0, flags=FOR_SERVER) + packet(KEY_SERVER, ANSWER, 0, 0, FOR_SERVER, tag=TAG_CONTRARY)
+                  + packet(KEY_SERVER, ANSWER, 0, 0, FOR_SERVER) + packet(KEY_SERVER, CONTRIB, 0, 0, RETRY | FOR_SERVER),
     "raw": raw(frame([1] * 16)) + raw(frame([2] * 16, child=1, source=(10, 0, 0, 3))) + raw(frame([3] * 16, frag=0x2000)) + raw(frame([])[:60])
            + raw(b"\xff" * 6 + bytes(6) + b"\x08\x06" + bytes(28)) + raw(b""),
 }

@@ -12,7 +12,7 @@ namespace {
 using test::Frame;
 using test::Parsed;
 
-constexpr size_t kEthernet = 14, kIpv4 = 20, kIpv6 = 40, kUdp = 8, kHeader = 22, kTrailer = 42;
+constexpr size_t kEthernet = 14, kIpv4 = 20, kIpv6 = 40, kUdp = 8, kHeader = 22, kTrailer = 42, kTag = 8;
 
 uint16_t Be16(const uint8_t* at) { return static_cast<uint16_t>(at[0] << 8 | at[1]); }
 
@@ -80,6 +80,26 @@ bool MayComeFrom(const mlnet_node& node, const Frame& frame) {
   }
 }
 
+// Null: there is no such job, or not of this epoch and family.
+const mlnet_node* FindNode(const World& world, const Reading& reading) {
+  const Frame& frame = reading.whole->frame;
+  const mlnet_node* node = world.Find(frame.job, frame.tree);
+  const bool is_its = node != nullptr && frame.epoch == node->epoch && reading.is_ipv6 == ((node->flags & MLNET_NODE_IPV6) != 0);
+  return is_its ? node : nullptr;
+}
+
+bool HasPool(const mlnet_node& node, const Frame& frame) {
+  return frame.class_stream < MLNET_POOLS_MAX && node.pools[frame.class_stream].is_open != 0;
+}
+
+// Jobs without a key have none.
+bool HasRightTag(const World& world, const mlnet_node& node, const Reading& reading) {
+  const auto& tag = reading.whole->tag;
+  if ((node.flags & MLNET_NODE_MAC) == 0) return !tag;
+  const mlnet_key* key = world.FindKey(reading.whole->frame.job, reading.whole->frame.epoch);
+  return key != nullptr && tag && *tag == test::ReferenceTag(*key, reading.bytes);
+}
+
 }  // namespace
 
 Reading Read(const Bytes& b) {
@@ -94,20 +114,31 @@ Reading Read(const Bytes& b) {
   if (!reading.is_ours || is_fragment || b.size() < header_at + kHeader + kTrailer) return reading;
   const uint8_t* header = &b[header_at];
   const size_t words = header[10] | header[11] << 8;
-  const size_t payload = (header[9] & MLNET_F_NO_PAYLOAD) != 0 ? 0 : words * 8, udp_bytes = kUdp + kHeader + payload + kTrailer;
+  const size_t payload = (header[9] & MLNET_F_NO_PAYLOAD) != 0 ? 0 : words * 8, untagged = kUdp + kHeader + payload + kTrailer;
+  const size_t udp_bytes = Be16(&b[udp_at + 4]);
   const size_t ip_says = reading.is_ipv6 ? Be16(at + 4) : Be16(at + 2) - kIpv4;
-  const bool fits = words <= MLNET_WORDS_MAX && words % MLNET_BLOCK_WORDS == 0 && udp_bytes == Be16(&b[udp_at + 4]) && udp_bytes == ip_says;
+  const bool is_one = udp_bytes == untagged || udp_bytes == untagged + kTag;
+  const bool fits = words <= MLNET_WORDS_MAX && words % MLNET_BLOCK_WORDS == 0 && is_one && udp_bytes == ip_says;
   if (!fits || header[0] >> 4 != MLNET_PROTO_VERSION || b.size() < udp_at + udp_bytes) return reading;
   reading.whole = test::ParseFrame(b);
+  reading.bytes = b;
   return reading;
 }
 
 bool IsGenuine(const World& world, const Reading& reading) {
   if (!reading.whole || !reading.whole->check_ok) return false;
-  const Frame& frame = reading.whole->frame;
-  const mlnet_node* node = world.Find(frame.job, frame.tree);
-  if (node == nullptr || frame.epoch != node->epoch || reading.is_ipv6 != ((node->flags & MLNET_NODE_IPV6) != 0)) return false;
-  return frame.class_stream < MLNET_POOLS_MAX && node->pools[frame.class_stream].is_open != 0 && MayComeFrom(*node, frame);
+  const mlnet_node* node = FindNode(world, reading);
+  return node != nullptr && HasPool(*node, reading.whole->frame) && HasRightTag(world, *node, reading) && MayComeFrom(*node, reading.whole->frame);
+}
+
+std::optional<mlnet_verdict> RefusalOfTag(const World& world, const Reading& reading) {
+  if (!reading.whole) return {};
+  const mlnet_node* node = FindNode(world, reading);
+  if (node == nullptr || HasRightTag(world, *node, reading)) return {};
+  if ((node->flags & MLNET_NODE_MAC) == 0) return MLNET_V_DROP_MALFORMED;
+  if (!reading.whole->tag) return MLNET_V_DROP_MAC;
+  if (!HasPool(*node, reading.whole->frame)) return {};
+  return reading.whole->check_ok ? MLNET_V_DROP_MAC : MLNET_V_DROP_CORRUPT;
 }
 
 Sums::Place Sums::PlaceOf(const World& world, const Frame& frame) {
@@ -152,6 +183,8 @@ Parsed CheckOutgoing(const Bytes& frame, size_t came_bytes) {
   REQUIRE(frame.size() <= came_bytes);
   const Reading reading = Read(frame);
   REQUIRE(reading.whole && reading.whole->check_ok && reading.whole->ip_checksum_ok && reading.whole->udp_checksum == 0);
+  const mlnet_node* node = FindNode(World::Get(), reading);
+  REQUIRE(node != nullptr && HasRightTag(World::Get(), *node, reading));
   return *reading.whole;
 }
 

@@ -15,11 +15,15 @@ struct Reading {
   bool is_ours = false;              // UDP to our port
   std::optional<test::Parsed> whole;  // its version and lengths are right
   bool is_ipv6 = false;
+  Bytes bytes;  // of the whole
 };
 Reading Read(const Bytes& frame);
 
-/// Whether the program may act on it: a member's, or a node's above, of the epoch, undamaged.
+/// Whether the program may act on it: a member's, or a node's above, of the epoch, undamaged, with the tag that the job's key gives it.
 bool IsGenuine(const World& world, const Reading& reading);
+
+/// How a packet ends whose tag is missing or wrong, whatever else is; nothing: it has the right one, or another reason comes first.
+std::optional<mlnet_verdict> RefusalOfTag(const World& world, const Reading& reading);
 
 /// Sums as the definition of each operation makes them, by slot and set.
 class Sums {
@@ -45,7 +49,7 @@ class Sums {
   std::map<Place, Set> sets_;
 };
 
-/// A frame that leaves by the wire must be a packet of ours with right checks, and no longer than what came.
+/// A frame that leaves by the wire must be a packet of ours with right checks and tag, and no longer than what came.
 test::Parsed CheckOutgoing(const Bytes& frame, size_t came_bytes);
 
 }  // namespace mlnet::fuzz

@@ -20,6 +20,7 @@ extern const struct program_map program_maps[];
 int (*program_at(__u32 index))(struct xdp_md *);
 
 int ml_ingress(struct xdp_md *ctx);
+int ml_mac_check(struct xdp_md *ctx);
 int ml_egress(struct xdp_md *ctx);
 
 #ifdef __cplusplus

@@ -50,7 +50,7 @@ World::World() : kernel_(Kernel::Get()) {
   stats_ = &kernel_.Make("ml_stats", sizeof(mlnet_stats), kIds);
   events_ = &kernel_.Make("ml_events", 0, 0);
   kernel_.Make("ml_fan_state", sizeof(mlnet_fan_state), 1);
-  kernel_.Make("ml_keys", sizeof(mlnet_key), 0);
+  keys_ = &kernel_.Make("ml_keys", sizeof(mlnet_key), 0);
   kernel_.Make("ml_mac_state", sizeof(mlnet_mac_state), 1);
   for (const char* outer : {"ml_jobs", "ml_words", "ml_inboxes", "ml_wakes", "ml_rings", "ml_fans"}) kernel_.Make(outer, sizeof(uint32_t), 0);
   for (Map* map : {slots_, links_}) Watch(*map);
@@ -63,6 +63,10 @@ World::World() : kernel_(Kernel::Get()) {
   Add(5, 0, MLNET_NODE_AGGREGATE | MLNET_NODE_INNER | MLNET_NODE_IPV6, 2, {});
   Add(6, 0, MLNET_NODE_AGGREGATE | MLNET_NODE_DELIVER, 2, {0, 1});  // all ranks are here
   Add(7, 3, MLNET_NODE_AGGREGATE, 1, {});                           // each packet completes
+  Add(8, 0, MLNET_NODE_AGGREGATE | MLNET_NODE_DELIVER | MLNET_NODE_MAC, 3, {2});  // the same roles with a key
+  Add(8, 1, MLNET_NODE_DELIVER | MLNET_NODE_MAC, 3, {1, 2});
+  Add(9, 0, MLNET_NODE_AGGREGATE | MLNET_NODE_INNER | MLNET_NODE_DELIVER | MLNET_NODE_MAC | MLNET_NODE_IPV6, 3, {2});
+  Add(10, 0, MLNET_NODE_AGGREGATE | MLNET_NODE_SERVER | MLNET_NODE_MAC, 2, {});
   ForEachWatched([&](const Entry& entry, uint8_t* value, Before& before) {
     before.at_first = before.last = Bytes(value, value + entry.map->value_bytes);
   });
@@ -160,6 +164,17 @@ void World::ForEachWatched(Visit visit) {
   }
 }
 
+void World::GiveKey(const Tree& tree) {
+  if ((tree.node->flags & MLNET_NODE_MAC) == 0) return;
+  const mlnet_key key = KeyOf(tree.job, tree.node->epoch);
+  std::memcpy(keys_->Put(MLNET_KEY_ID(tree.job, tree.node->epoch)), &key, sizeof(key));
+}
+
+void World::NextEpoch(const Tree& tree) {
+  ++tree.node->epoch;
+  GiveKey(tree);
+}
+
 void World::Reset() {
   ForEachWatched([](const Entry& entry, uint8_t* value, Before& before) {
     if (!before.is_dirty) return;
@@ -167,7 +182,7 @@ void World::Reset() {
     before.last = before.at_first;
     before.is_dirty = false;
   });
-  for (const char* map : {"ml_stats", "ml_fan_state"}) {
+  for (const char* map : {"ml_stats", "ml_fan_state", "ml_mac_state"}) {
     for (const auto& value : kernel_.MapOf(map).values) std::memset(value.get(), 0, kernel_.MapOf(map).value_bytes);
   }
   for (Map* ring : rings_) {
@@ -175,7 +190,12 @@ void World::Reset() {
     ring->is_full = false;
   }
   records_before_.assign(rings_.size(), 0);
-  for (const Tree& tree : trees_) tree.node->epoch = kFirstEpoch;
+  keys_->by_key.clear();
+  for (const Tree& tree : trees_) {
+    tree.node->epoch = kFirstEpoch;
+    GiveKey(tree);
+  }
+  kernel_.before_mac_check = {};
   kernel_.now_ns = 1;
   kernel_.has_meta = true;
 }

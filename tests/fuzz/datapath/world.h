@@ -8,6 +8,7 @@
 
 #include "fuzz/datapath/kernel.h"
 #include "harness/frame.h"
+#include "harness/reference_mac.h"
 #include "mlnet/job.h"
 
 namespace mlnet::fuzz {
@@ -46,6 +47,14 @@ class World {
   /// Null: no such tree of no such job.
   const mlnet_node* Find(uint16_t job, uint8_t tree) const;
 
+  /// The key that members of a job have.
+  static mlnet_key KeyOf(uint16_t job, uint16_t epoch) { return test::TestKey(MLNET_KEY_ID(job, epoch)); }
+  /// Null: the host does not have it.
+  const mlnet_key* FindKey(uint16_t job, uint16_t epoch) const { return static_cast<mlnet_key*>(keys_->At(MLNET_KEY_ID(job, epoch))); }
+  void GiveKey(const Tree& tree);
+  void TakeKey(const Tree& tree) { keys_->by_key.erase(MLNET_KEY_ID(tree.job, tree.node->epoch)); }
+  void NextEpoch(const Tree& tree);
+
   Map& slots() { return *slots_; }
   Map& links() { return *links_; }
   /// Null: it has none.
@@ -71,7 +80,7 @@ class World {
   void ForEachWatched(Visit visit);
 
   Kernel& kernel_;
-  Map *slots_, *links_, *events_, *stats_;
+  Map *slots_, *links_, *events_, *stats_, *keys_;
   std::vector<Tree> trees_;
   std::vector<Map*> watched_, rings_;
   struct Before {
