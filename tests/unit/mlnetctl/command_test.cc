@@ -179,7 +179,7 @@ TEST_F(Command, JobDeleteNamesTheJob) {
 TEST_F(Command, JobSetSendsNumbersAndTexts) {
   EXPECT_EQ(RunWith("job.set", kJob, {"job", "set", "demo", "weight=3", "order=shortest", "mac=true"}), 0);
   EXPECT_THAT(daemon_.requests(), ElementsAre(R"(job.set {"mac":true,"name":"demo","order":"shortest","weight":3})"));
-  EXPECT_EQ(err_, "job demo: weight=3 order=shortest\n");
+  EXPECT_EQ(err_, "job demo: weight=3 order=shortest mac=true\n");
 }
 
 TEST_F(Command, StatusOkShowsOneGlance) {
