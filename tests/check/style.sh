@@ -15,17 +15,20 @@ rule() { # NAME OFFENDERS
 sources() { git ls-files -- "$@" 2>/dev/null || find "${@%%\**}" -type f; }
 offending() { xargs -r grep -nE "$@" /dev/null 2>/dev/null; }
 
+# Of the files named on stdin, those without the text in their first three lines.
+lacking() {
+  local all
+  all=$(sort)
+  comm -23 <(echo "$all") <(xargs -r awk -v want="$1" 'FNR > 3 { nextfile } index($0, want) { print FILENAME; nextfile }' <<<"$all" | sort)
+}
+
 rule "every source file has an SPDX line in its first three lines" "$(
   sources '*.c' '*.h' '*.cc' '*.py' '*.sh' '*CMakeLists.txt' '*.cmake' 'tools/check' 'tools/demo' 'tools/install-deps' |
-    while read -r f; do head -n 3 "$f" | grep -q SPDX-License-Identifier || echo "$f"; done)"
+    lacking SPDX-License-Identifier)"
 rule "bpf/ is GPL-2.0-only, bpf/abi/ dual, the rest Apache-2.0" "$(
-  sources 'bpf/*.c' 'bpf/*.h' | while read -r f; do
-    case $f in bpf/abi/*) want='GPL-2.0-only OR BSD-2-Clause' ;; *) want='GPL-2.0-only' ;; esac
-    head -n 3 "$f" | grep -q "SPDX-License-Identifier: $want" || echo "$f"
-  done
-  sources 'userspace/*.cc' 'userspace/*.h' 'tools/*.cc' 'tools/*.h' 'tests/*.cc' 'tests/*.h' | while read -r f; do
-    head -n 3 "$f" | grep -q 'SPDX-License-Identifier: Apache-2.0' || echo "$f"
-  done)"
+  sources 'bpf/abi/*.h' | lacking 'SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause'
+  sources 'bpf/*.c' 'bpf/*.h' | lacking 'SPDX-License-Identifier: GPL-2.0-only'
+  sources 'userspace/*.cc' 'userspace/*.h' 'tools/*.cc' 'tools/*.h' 'tests/*.cc' 'tests/*.h' | lacking 'SPDX-License-Identifier: Apache-2.0')"
 rule "only userspace/datapath, bpf and test harnesses include libbpf" "$(
   sources 'userspace/*.cc' 'userspace/*.h' 'tools/*.cc' 'tools/*.h' |
     grep -vE '^userspace/datapath/|^tools/mlnet-lab/' | offending '#include <(bpf|xdp)/')"
@@ -36,8 +39,7 @@ rule "the torch backend includes only public headers" "$(
 rule "nothing but tests includes tests" "$(
   sources 'userspace/*' 'tools/*.cc' 'tools/*.h' | offending '#include "(harness|tests)/')"
 rule "files have at most 400 lines" "$(
-  sources '*.cc' '*.h' '*.c' '*.py' | while read -r f; do
-    n=$(wc -l <"$f"); ((n > 400)) && echo "$f: $n"; done)"
+  sources '*.cc' '*.h' '*.c' '*.py' | xargs -r wc -l | awk '$1 > 400 && $2 != "total" { print $2 ": " $1 }')"
 rule "no sleeps in tests: wait for a condition (a process that only has to exist is 'exec sleep')" "$(
   sources 'tests/*' | grep -v '^tests/check/' |
     offending '\b(sleep_for|usleep|time\.sleep)\b|^[^#]*\bsleep [0-9]' | grep -v 'exec sleep')"
