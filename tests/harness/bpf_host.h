@@ -111,6 +111,7 @@ class BpfHost {
   /// Counters of one job (0: packets of no job), summed over CPUs.
   mlnet_stats Stats(uint16_t job);
 
+  int IngressFd() const { return ingress_fd_; }
   int InboxFd(uint16_t job) const;
   int WakeFd(uint16_t job) const;
   int RingFd(uint16_t job, uint32_t local) const;
