@@ -14,6 +14,11 @@ struct place {
 	__u32 set_index;
 };
 
+static __always_inline int place_is_there(const struct place *place)
+{
+	return place->slot && place->words;
+}
+
 /* Where the packet's seq has its slot and words; 0: there is no such pool. */
 static __always_inline int place_find(const struct pkt *p, const struct mlnet_node *node, struct place *place)
 {
@@ -27,7 +32,7 @@ static __always_inline int place_find(const struct pkt *p, const struct mlnet_no
 	place->words = words_map ? bpf_map_lookup_elem(words_map, &words_key) : NULL;
 	place->set_index = set_index;
 	place->slots = 1ULL << log2_slots;
-	return place->slot && place->words;
+	return place_is_there(place);
 }
 
 #endif /* MLNET_AGGREGATE_PLACE_BPF_H */

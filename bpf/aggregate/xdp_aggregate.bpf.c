@@ -227,9 +227,10 @@ static __always_inline enum mlnet_verdict contribution(struct xdp_md *ctx, struc
 	if (p->op >= MLNET_OP_COUNT)
 		return MLNET_V_DROP_UNSUPPORTED;
 	link = bpf_map_lookup_elem(&ml_links, &link_key);
-	if (!check_verify(p, &t, &sum))
+	place_find(p, node, &place);
+	if (!check_verify_fetching(p, place.words, &t, &sum))
 		return MLNET_V_DROP_CORRUPT;
-	if (!place_find(p, node, &place) || !link)
+	if (!place_is_there(&place) || !link)
 		return pool_missing(p, node);
 
 	bpf_spin_lock(&place.slot->lock);

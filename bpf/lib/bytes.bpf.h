@@ -8,6 +8,9 @@
 
 #include <linux/types.h>
 
+#ifndef __noinline
+#define __noinline __attribute__((noinline))
+#endif
 #ifndef __always_inline
 #define __always_inline inline __attribute__((always_inline))
 #endif
@@ -15,6 +18,12 @@
 static __always_inline __u64 ld64(const void *p)
 {
 	return *(const __u64 *)p;
+}
+
+/* A load that clang keeps though nobody wants the word: BPF has no prefetch. */
+static __always_inline void ld64_unused(const __u64 *p)
+{
+	(void)*(const volatile __u64 *)p;
 }
 
 static __always_inline __u32 ld32(const void *p)
