@@ -9,10 +9,12 @@
 #define LANES16_HIGH 0x8000800080008000ULL
 #define LANES8_HIGH 0x8080808080808080ULL
 
-/* Two 32-bit adds; the lower lane's carry is kept out of the upper lane. */
+/* Two 32-bit adds: what the lower lane carries into bit 32, where x differs from a ^ b, is taken out again. */
 static __always_inline __u64 add32x2(__u64 a, __u64 b)
 {
-	return ((a & ~LANES32_HIGH) + (b & ~LANES32_HIGH)) ^ ((a ^ b) & LANES32_HIGH);
+	__u64 x = a + b;
+
+	return x - ((a ^ b ^ x) & 1ULL << 32);
 }
 
 /* Unsigned maxima of all lanes: a borrow-free compare per lane, widened to a select mask. */
