@@ -3,7 +3,6 @@
 #include "dequantize.h"
 
 #include <array>
-#include <cmath>
 #include <cstring>
 
 #undef HWY_TARGET_INCLUDE
@@ -66,7 +65,7 @@ void Dequantize(const void* lanes, const PacketExps& common, const LaneFormat& f
   std::array<double, MLNET_BLOCKS_MAX> scale;
   for (size_t b = 0; b < MLNET_BLOCKS_MAX; ++b) {
     const int exponent = common[2 * b];
-    scale[b] = exponent == 0 ? 0.0 : std::ldexp(1.0, exponent - 126 - format.log2_range);
+    scale[b] = exponent == 0 ? 0.0 : PowerOfTwo64(exponent - 126 - format.log2_range);
   }
   const uint32_t bias = weight << format.log2_range;
   const size_t whole = out.size() / format.block_elements;

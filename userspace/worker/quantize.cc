@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -224,10 +223,10 @@ bool Quantize(std::span<const float> x, const PacketExps& common, const LaneForm
   std::array<float, MLNET_BLOCKS_MAX> first;
   std::array<float, MLNET_BLOCKS_MAX> second;
   for (size_t b = 0; b < MLNET_BLOCKS_MAX; ++b) {
-    // x * R / T with T = 2^(E - 126). Both halves of the exponent are representable for every E.
+    // x * R / T with T = 2^(E - 126). Both halves of the exponent are those of normal numbers for every E.
     const int shift = format.log2_range + 126 - common[2 * b];
-    first[b] = std::ldexp(1.0F, shift / 2);
-    second[b] = std::ldexp(1.0F, shift - shift / 2);
+    first[b] = PowerOfTwo32(shift / 2);
+    second[b] = PowerOfTwo32(shift - shift / 2);
   }
   bool all_finite = true;
   size_t total = 0;

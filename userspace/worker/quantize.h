@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -32,6 +33,10 @@ struct LaneFormat {
 
 /// log2 of R for lanes of `bits` bits: n lanes of at most 2R - 1 fit.
 int Log2Range(int bits, int world_size);
+
+/// 2^exponent, which must be a normal number. std::ldexp is a call, and a packet needs dozens.
+constexpr float PowerOfTwo32(int exponent) { return std::bit_cast<float>(static_cast<uint32_t>(exponent + 127) << 23); }
+constexpr double PowerOfTwo64(int exponent) { return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52); }
 
 /// Largest and smallest biased exponent in a block; both 0: all elements are zero.
 struct ExponentRange {
