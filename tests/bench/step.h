@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* What step.bpf.c writes over the packet before each run, and packet_path.cc tells it. */
 #ifndef MLNET_BENCH_STEP_H
 #define MLNET_BENCH_STEP_H
