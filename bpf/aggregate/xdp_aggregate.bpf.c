@@ -233,6 +233,7 @@ static __always_inline enum mlnet_verdict contribution(struct xdp_md *ctx, struc
 	if (!place_is_there(&place) || !link)
 		return pool_missing(p, node);
 
+	pkt_cut_again(p);
 	bpf_spin_lock(&place.slot->lock);
 	verdict = slot_take(place.slot, place.words, place.set_index, node, p, &t, sum, place.slots, now_ns, &lag_ns,
 			    &reply);

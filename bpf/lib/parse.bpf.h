@@ -79,6 +79,16 @@ static __always_inline void pkt_cut_header(struct pkt *p)
 	p->fingerprint = p->h2 >> 16;
 }
 
+/*
+ * The same fields as new values: until here none of them has to be kept on the stack, and the verifier forgets what it knew of
+ * each (stack of ml_ingress 448 instead of 456 bytes, 295,310 instructions instead of 392,097, clang 19).
+ */
+static __always_inline void pkt_cut_again(struct pkt *p)
+{
+	asm volatile("" : "+r"(p->h0), "+r"(p->h1), "+r"(p->h2));
+	pkt_cut_header(p);
+}
+
 /* 0: an mlnet packet of this version, all of its lengths checked against data_end. */
 static __always_inline enum mlnet_verdict pkt_parse(struct xdp_md *ctx, struct pkt *p)
 {
