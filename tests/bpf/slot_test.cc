@@ -48,6 +48,9 @@ TEST_F(SlotTest, pool_without_words_asks_for_them_and_works_from_then_on) {
     return f;
   };
   host_->TakeWordsAway(kJob, 1);
+  Bytes damaged = of_class_1(0).Build();
+  damaged[700] ^= 1;
+  Expect(host_->Run(damaged), MLNET_V_DROP_CORRUPT, XDP_DROP);  // and asks for nothing
   Expect(host_->Run(of_class_1(0)), MLNET_V_DROP_NO_POOL, XDP_DROP);
   const auto events = host_->TakeEvents();
   ASSERT_EQ(events.size(), 1u);
