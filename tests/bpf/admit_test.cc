@@ -148,9 +148,11 @@ TEST_F(AdmitTest, ethernet_padding_behind_the_packet_is_ignored) {
 TEST_F(AdmitTest, ping_of_a_child_is_answered_and_of_a_stranger_not) {
   Frame ping = Contribution(1, 4711).HeaderOnly(0);
   ping.type = MLNET_T_PING;
+  ping.bitmap = 0x1234;
   const RunResult run = host_->Run(ping);
   Expect(run, MLNET_V_PONG, XDP_TX);
   EXPECT_EQ(ParseFrame(run.frame).frame.type, MLNET_T_PONG);
+  EXPECT_EQ(ParseFrame(run.frame).frame.bitmap, 0x1234u);  // the way back, for the nodes between
   EXPECT_EQ(ParseFrame(run.frame).frame.seq, 4711u);
   EXPECT_EQ(ParseFrame(run.frame).frame.daddr, WorkerIp(1));
   ping.saddr = Ip("192.0.2.77");

@@ -249,6 +249,35 @@ TEST_F(InnerTest, a_ping_of_a_child_goes_up_as_the_nodes_own) {
   EXPECT_EQ(host_->Link(kJob, 1).last_ns, 0u);
 }
 
+// Ranks of other hosts hear of the root by it alone while nothing is summed.
+TEST_F(InnerTest, the_answer_to_a_ping_goes_down_the_way_that_the_ping_came_up) {
+  Frame ping = FromChild(0, 4711).HeaderOnly(0);
+  ping.type = MLNET_T_PING;
+  ping.bitmap = 0x0609;  // it has passed two nodes below this one
+  ping.src_mac = WorkerMac(0);
+  const Parsed up = ParseFrame(host_->Run(ping).frame);
+  EXPECT_EQ(up.frame.bitmap, 0x060900u);
+  Frame pong = FromAbove(MLNET_T_PONG, 1).HeaderOnly(0);
+  pong.seq = up.frame.seq;
+  pong.bitmap = up.frame.bitmap;
+  const RunResult run = host_->Run(pong);
+  Expect(run, MLNET_V_PONG_DOWN_TX, XDP_TX);
+  const Parsed down = ParseFrame(run.frame);
+  EXPECT_TRUE(down.check_ok);
+  EXPECT_TRUE(down.ip_checksum_ok);
+  EXPECT_EQ(down.frame.type, MLNET_T_PONG);
+  EXPECT_EQ(down.frame.seq, 4711u);  // by the child's clock
+  EXPECT_EQ(down.frame.child, 0);
+  EXPECT_EQ(down.frame.bitmap, 0x0609u);
+  EXPECT_EQ(down.frame.saddr, AggregatorIp());
+  EXPECT_EQ(down.frame.daddr, ping.saddr);
+  EXPECT_EQ(down.frame.dst_mac, WorkerMac(0));
+  for (const uint64_t way : {2, 1, 44, 255}) {  // of this host; never heard; no child, by far
+    pong.bitmap = way;
+    Expect(host_->Run(pong), MLNET_V_PONG_SEEN, XDP_DROP);
+  }
+}
+
 TEST_F(InnerTest, probes_of_a_root_further_up_are_heard) {
   JobSpec spec = Rack(kForever);
   spec.root = WorkerIp(7);

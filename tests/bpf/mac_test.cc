@@ -133,6 +133,14 @@ TEST_F(MacTest, a_partial_sum_goes_up_with_a_tag_and_so_does_a_ping) {
   const RunResult up = host_->Run(Ping(1, 99));
   Expect(up, MLNET_V_PING_UP_TX, XDP_TX);
   ExpectTag(up.frame);
+  Frame pong = Pong(5, 0);
+  pong.saddr = ParentIp();
+  pong.daddr = AggregatorIp();
+  pong.bitmap = ParseFrame(up.frame).frame.bitmap;
+  const RunResult down = host_->Run(pong);
+  Expect(down, MLNET_V_PONG_DOWN_TX, XDP_TX);
+  ExpectTag(down.frame);
+  EXPECT_EQ(ParseFrame(down.frame).frame.seq, 99u);
 }
 
 TEST_F(MacTest, what_has_no_tag_or_one_of_another_key_is_dropped) {

@@ -52,6 +52,14 @@ constexpr int kActions[] = {
 #undef MLNET_X
 };
 
+// Whose PING a PONG from above answers: a child on another host that was heard, or -1.
+int ChildOfPong(World& world, const mlnet_node& node, const Frame& frame) {
+  const uint8_t child = frame.bitmap & 0xff;
+  const bool is_from_above = (node.flags & MLNET_NODE_INNER) != 0 && std::memcmp(frame.saddr.bytes.data(), &node.local, 16) != 0;
+  if (!is_from_above || child >= node.n_children || node.child_local[child] != 0) return -1;
+  return static_cast<const mlnet_link*>(world.links().At(node.link_base + child))->mac != 0 ? child : -1;
+}
+
 bool IsToLocal(const mlnet_node& node, const Frame& frame) { return std::memcmp(frame.daddr.bytes.data(), &node.local, 16) == 0; }
 
 class Host {
@@ -71,12 +79,13 @@ class Host {
   void CheckChanges(const Reading& reading, const Counted& counted, const std::set<Entry>& changes);
   void CheckPing(const Frame& frame, const Counted& counted, const std::set<Entry>& changes);
   std::set<Entry> MayChange(const Frame& frame) const;
+  void CheckTime(const Frame& came, const Frame& left);
   void CheckSent(const Reading& reading, const Counted& counted, const Ran& ran, size_t came_bytes);
   void CheckCopies(const Frame& frame, const Ran& ran);
 
   World& world_ = World::Get();
   Sums sums_;
-  std::map<uint32_t, uint64_t> heard_;  // by link: the latest PING of a job with a key
+  std::map<uint32_t, uint64_t> heard_;  // by link: the latest PING
   std::array<std::array<uint64_t, MLNET_V_COUNT>, 16> counters_{};  // by stats id, as last looked at
 };
 
@@ -143,7 +152,8 @@ void Host::CheckPing(const Frame& frame, const Counted& counted, const std::set<
   const uint64_t now = Kernel::Get().now_ns / 1024;
   mlnet_verdict expected = MLNET_V_PONG;
   if (frame.type == MLNET_T_PONG) {
-    expected = has_key && (now - frame.seq) % (1ULL << 48) >= 1 << 20 ? MLNET_V_DROP_PING_OLD : MLNET_V_PONG_SEEN;
+    const bool is_old = has_key && (now - frame.seq) % (1ULL << 48) >= 1 << 20;
+    expected = is_old ? MLNET_V_DROP_PING_OLD : ChildOfPong(world_, node, frame) >= 0 ? MLNET_V_PONG_DOWN_TX : MLNET_V_PONG_SEEN;
   } else if (frame.daddr.IsMulticast()) {
     expected = world_.events().is_full ? MLNET_V_NOTICE_LOST : MLNET_V_PING_SEEN;
   } else if (!frame.words.empty()) {
@@ -196,14 +206,27 @@ void Host::CheckCopies(const Frame& frame, const Ran& ran) {
   REQUIRE(Kernel::Get().Run(ml_egress, ran.frame, ran.meta).action == XDP_DROP);
 }
 
+// A PING that goes up is the node's own: of its own time. A PONG that goes down answers the child's: of its time, and by its way.
+void Host::CheckTime(const Frame& came, const Frame& left) {
+  const mlnet_node& node = *world_.Find(came.job, came.tree);
+  if (left.type == MLNET_T_PING) {
+    REQUIRE(left.seq == Kernel::Get().now_ns / 1024 % (1ULL << 48) && left.bitmap == (came.bitmap << 8 | came.child));
+  } else if (came.type == MLNET_T_PONG) {
+    const int child = ChildOfPong(world_, node, came);
+    REQUIRE(child >= 0 && left.child == child && left.seq == heard_[node.link_base + static_cast<uint32_t>(child)] && left.bitmap == came.bitmap >> 8);
+    REQUIRE(std::memcmp(left.daddr.bytes.data(), &node.child_addr[child], 16) == 0);
+  } else {
+    REQUIRE(left.seq == came.seq && (left.type != MLNET_T_PONG || left.bitmap == came.bitmap));
+  }
+}
+
 void Host::CheckSent(const Reading& reading, const Counted& counted, const Ran& ran, size_t came_bytes) {
   if (ran.action != XDP_TX && ran.action != XDP_REDIRECT) return;
   REQUIRE(ran.action == XDP_TX || ran.fan != nullptr);
   const Frame& came = reading.whole->frame;
   const Frame left = CheckOutgoing(ran.frame, came_bytes).frame;
   REQUIRE(left.job == came.job && left.tree == came.tree && left.epoch == came.epoch && left.class_stream == came.class_stream);
-  // A PING that goes up is the node's own: of its own time.
-  REQUIRE(left.seq == (left.type == MLNET_T_PING ? Kernel::Get().now_ns / 1024 % (1ULL << 48) : came.seq));
+  CheckTime(came, left);
   const bool is_fan = (ran.redirect_flags & BPF_F_BROADCAST) != 0 && ran.action == XDP_REDIRECT;
   if (is_fan) CheckCopies(left, ran);
   // A result that did not come from above or from the server, or a partial sum.
@@ -277,6 +300,7 @@ Bytes Make(Reader& in) {
   frame.weight = static_cast<uint16_t>(seed >> 4);
   frame.fingerprint = pool >> 4;
   frame.exps[seed % MLNET_EXPS_BYTES] = seed;
+  if (frame.type == MLNET_T_PING || frame.type == MLNET_T_PONG) frame.bitmap = 0x0300u | seed;
   const uint8_t blocks = in.Byte();
   if ((frame.flags & MLNET_F_NO_PAYLOAD) != 0) {
     frame.nominal_words = static_cast<uint16_t>((blocks & 0xf) * MLNET_BLOCK_WORDS);

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "control/liveness.h"
 #include "lab/daemon_fixture.h"
 #include "mlnet/communicator.h"
 
@@ -22,6 +23,7 @@ constexpr size_t kCount = 10'000;
 
 class DaemonSilence : public ::testing::Test {
  protected:
+  explicit DaemonSilence(std::vector<std::string> hosts = {"w1", "w2", "a1"}) : lab_(std::move(hosts)) {}
   void TearDown() override {
     for (const pid_t pid : ranks_) {
       ::kill(pid, SIGKILL);
@@ -32,6 +34,9 @@ class DaemonSilence : public ::testing::Test {
   /// Rank r on hosts[r], in a process of its own: sums in turn with all others until that fails, then writes down why.
   void Start(const std::vector<std::string>& hosts) {
     lab_.StartAll();
+    StartRanks(hosts);
+  }
+  void StartRanks(const std::vector<std::string>& hosts) {
     for (size_t r = 0; r < hosts.size(); ++r) {
       const pid_t pid = ::fork();
       ASSERT_GE(pid, 0);
@@ -59,6 +64,8 @@ class DaemonSilence : public ::testing::Test {
       const bool is_right = std::count(sum.begin(), sum.end(), world_size * (world_size + 1) / 2) == static_cast<long>(kCount);
       if (!is_right) return Write(rank, "error", "wrong sum");
       if (call == 10) Write(rank, "sums", "right");
+      if (call == 10 && pauses_) WaitUntil([&] { return !Read(0, "go").empty(); }, std::chrono::seconds(60));
+      if (call == 20) Write(rank, "later", "right");
     }
   }
   std::string File(size_t rank, const std::string& what) { return lab_.Path("rank" + std::to_string(rank) + "." + what); }
@@ -84,9 +91,15 @@ class DaemonSilence : public ::testing::Test {
   }
   void Cut(const std::string& host) { Shell("ip -n " + lab_.Netns("sw") + " link set p-" + host + " down"); }
 
-  DaemonLab lab_{{"w1", "w2", "a1"}};
+  DaemonLab lab_;
   std::vector<pid_t> ranks_;
   bool requires_kernel_ = false;
+  bool pauses_ = false;  // after some sums, until they are told to go on
+};
+
+class DaemonSilenceInRacks : public DaemonSilence {
+ protected:
+  DaemonSilenceInRacks() : DaemonSilence({"w1", "w2", "w3", "w4"}) {}
 };
 
 TEST_F(DaemonSilence, a_stopped_rank_is_named_on_the_others) {
@@ -119,6 +132,22 @@ TEST_F(DaemonSilence, an_aggregator_that_is_cut_off_is_named_where_nothing_may_t
   Cut("a1");
   // Each side holds the other for lost; whoever says so first is heard.
   for (const size_t rank : {0, 1}) EXPECT_THAT(ErrorOf(rank), ::testing::AnyOf(HasSubstr("host a1, which sums at"), HasSubstr("host a1 has not heard of")));
+}
+
+// As while a model is evaluated: longer than a first contact and a loss may take. Hosts whose sums pass a node in their rack hear nothing
+// of the root but what comes by that node.
+TEST_F(DaemonSilenceInRacks, a_job_that_pauses_loses_nobody) {
+  for (const char* host : {"w1", "w2", "w3", "w4"}) {
+    ASSERT_NO_FATAL_FAILURE(lab_.Start(host, std::string("[site]\nrack = \"") + (host[1] < '3' ? "r1" : "r2") + "\"\n"));
+  }
+  lab_.Call("w1", "job.create", {{"name", "demo"}, {"world_size", 4}, {"shape", "rack"}});
+  pauses_ = true;
+  ASSERT_NO_FATAL_FAILURE(StartRanks({"w1", "w2", "w3", "w4"}));
+  const auto is_over = [&] { return std::any_of(ranks_.begin(), ranks_.end(), [&, r = size_t{0}](pid_t) mutable { return !Read(r++, "error").empty(); }); };
+  EXPECT_FALSE(WaitUntil(is_over, std::chrono::milliseconds(control::kFirstContactMs + 3'000)));
+  Write(0, "go", "on");
+  for (size_t r = 0; r < 4; ++r) EXPECT_TRUE(WaitUntil([&] { return !Read(r, "later").empty() || !Read(r, "error").empty(); })) << r;
+  for (size_t r = 0; r < 4; ++r) EXPECT_EQ(Read(r, "error"), "") << r;
 }
 
 }  // namespace

@@ -224,7 +224,7 @@ void LocalJobs::Mark(const std::string& name, const control::Marks& marks) {
 void LocalJobs::NoteAnswers(LocalJob& job, size_t tree, uint64_t now_ns) const {
   const auto stats = datapath::ReadStats(program_, job.holding->ids.trees[tree].stats);
   if (!stats) return;
-  const uint64_t num_pongs = stats->verdicts[MLNET_V_PONG_SEEN];
+  const uint64_t num_pongs = stats->verdicts[MLNET_V_PONG_SEEN] + stats->verdicts[MLNET_V_PONG_DOWN_TX];
   uint64_t num_answers = num_pongs + stats->verdicts[MLNET_V_DELIVERED];
   if (!job.key || num_pongs == 0) num_answers += stats->verdicts[MLNET_V_NOTICE] + stats->verdicts[MLNET_V_NOTICE_DOWN];
   if (num_answers != job.num_answers[tree].value_or(0)) job.answered_ns[tree] = now_ns;

@@ -20,10 +20,8 @@ void RemovePins(const OuterMap& outer, const std::set<uint32_t>& used) {
   }
 }
 
-}  // namespace
-
 // Keys of jobs that are not here, and of earlier epochs of those that are.
-static size_t RemoveOtherKeys(int map, const std::set<uint32_t>& used) {
+size_t RemoveOtherKeys(int map, const std::set<uint32_t>& used) {
   std::set<uint32_t> ids;
   uint32_t id = 0;
   for (const uint32_t* last = nullptr; bpf_map_get_next_key(map, last, &id) == 0; last = &id) ids.insert(id);
@@ -31,6 +29,8 @@ static size_t RemoveOtherKeys(int map, const std::set<uint32_t>& used) {
   for (const uint32_t other : ids) num_removed += !used.contains(other) && bpf_map_delete_elem(map, &other) == 0;
   return num_removed;
 }
+
+}  // namespace
 
 size_t RemoveOthers(const Program& program, const KeysInUse& in_use) {
   struct Outer {

@@ -62,7 +62,8 @@
 	X(PING_UP_REDIRECT, XDP_REDIRECT, "as above, from ranks of this host") \
 	X(DROP_MAC, XDP_DROP, "tag missing or wrong: not from a member that has the job's key") \
 	X(PONG_SEEN, XDP_DROP, "answer to a PING of this host") \
-	X(DROP_PING_OLD, XDP_DROP, "PING that was heard before, or answer to one of long ago, of a job with a key: somebody repeats it")
+	X(DROP_PING_OLD, XDP_DROP, "PING that was heard before, or answer to one of long ago, of a job with a key: somebody repeats it") \
+	X(PONG_DOWN_TX, XDP_TX, "answer to a PING that was passed on, to the child whose PING it was")
 
 enum mlnet_verdict {
 #define MLNET_X(name, action, help) MLNET_V_##name,

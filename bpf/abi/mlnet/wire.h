@@ -30,6 +30,12 @@
 #define MLNET_SEQ_MASK 0xffffffffffffULL
 /* seq of a PING: when it was sent, by the clock (CLOCK_MONOTONIC) of its host, in 1024 ns: nine years until it wraps. */
 #define MLNET_PING_SEQ(ns) ((__u64)(ns) >> 10 & MLNET_SEQ_MASK)
+/*
+ * bitmap of a PING: the way back to the rank that sent it, child by child, the last one in the lowest byte: each node that passes it on
+ * adds one. The root copies it into its PONG, of which each node takes its own. Trees of more than eight levels have none that deep.
+ */
+#define MLNET_WAY_PUSH(way, child) ((__u64)(way) << 8 | (__u8)(child))
+#define MLNET_WAY_POP(way) ((__u64)(way) >> 8)
 #define MLNET_PONG_AGE_MAX (1ULL << 20) /* of a PONG that shows that somebody lives: about a second */
 #define MLNET_CHILD_ALL 0xff /* child field of a result that is meant for every child */
 

@@ -74,6 +74,8 @@ SEEDS = {
     "inner-asks-again": all_of(INNER, 3, 0) + packet(INNER, CONTRIB, 1, 0, RETRY) + later(21) + packet(INNER, CONTRIB, 1, 0, RETRY)
                         + packet(INNER, RESEND, 5, 0, NO_PAYLOAD, source=UP) + packet(INNER, CONTRIB, 0, 0, RETRY),
     "inner-pings": packet(INNER, PING, 0, 3, NO_PAYLOAD, blocks=0) + packet(INNER, PING, 2, 4, NO_PAYLOAD, blocks=0) + packet(ROOT, PING, 1, 5, NO_PAYLOAD, blocks=0),
+    "inner-pongs": ping(INNER, 0, 3, seed=2) + ping(INNER, 2, 4) + b"".join(ping(INNER, 5, 9, PONG, source=UP, seed=way) for way in (0, 1, 2, 7))
+                   + ping(INNER, 2, 9, PONG, source=OTHER_HOST, seed=0),
     "inner-from-itself": all_of(INNER, 3, 0) + packet(INNER, RESULT, 2, 0, source=OTHER_HOST) + packet(INNER, HELD, 2, 0, NO_PAYLOAD, source=OTHER_HOST),
     "inner6": all_of(INNER6, 2, 0) + packet(INNER6, RESULT, 5, 0, source=UP) + packet(INNER6, CONTRIB, 1, 0, RETRY),
     "server": all_of(SERVER, 2, 0, flags=FOR_SERVER) + packet(SERVER, CONTRIB, 0, 0, RETRY | FOR_SERVER) + later(21)
@@ -99,6 +101,7 @@ SEEDS = {
                  + ping(KEY_INNER6, 0, 3) * 2 + ping(KEY_INNER6, 2, 4) * 2 + later(20) + ping(KEY_INNER6, 0, 4) + packet(KEY_ROOT, PING, 1, 7),
     "key-pongs": ping(KEY_WORKER, 1, 9, PONG) + later(16) + ping(KEY_WORKER, 1, 9, PONG) * 2 + later(31) + ping(KEY_WORKER, 1, 9, PONG)
                  + ping(KEY_WORKER, 0xFF, 9, source=GROUP) + ping(KEY_INNER6, 5, 9, PONG, source=UP),
+    "key-inner-pongs": ping(KEY_INNER6, 0, 3) + ping(KEY_INNER6, 2, 4) + b"".join(ping(KEY_INNER6, 5, 9, PONG, source=UP, seed=way) for way in (0, 1, 2, 7)),
     "key-worker": b"".join(packet(KEY_WORKER, RESULT, 0xFF, seq) for seq in range(3)) + packet(KEY_WORKER, HELD, 1, 0, NO_PAYLOAD)
                   + packet(KEY_WORKER, RESULT, 0xFF, 3, tag=TAG_OF_OTHER_KEY) + packet(KEY_WORKER, RESEND, 1, 0, NO_PAYLOAD, tag=TAG_CONTRARY),
     "key-inner": all_of(KEY_INNER6, 3, 0) + packet(KEY_INNER6, RESULT, 5, 0, source=UP) + packet(KEY_INNER6, CONTRIB, 0, 0, RETRY),
