@@ -336,6 +336,17 @@ def ranks_of_a_smaller_group_may_have_scheduled_before():
 
 
 @checks.check
+def schedules_of_different_groups_do_not_meet():
+    from mlnet.scheduling import _store_of
+    stores = [_store_of(dist.new_group()) for _ in range(2)]
+    if RANK == 0:
+        for number, store in enumerate(stores):
+            store.set("whose", str(number))
+    dist.barrier()
+    assert [store.get("whose") for store in stores] == [b"0", b"1"], [store.get("whose") for store in stores]
+
+
+@checks.check
 def a_schedule_has_the_timeout_of_its_group():
     import datetime
     from mlnet.groups import timeout_of

@@ -174,10 +174,11 @@ class Schedule:
 
 
 def _store_of(group):
-    """A part of the group's store that is this schedule's alone."""
-    _, store = dist.distributed_c10d._pg_map[group]
+    """A part of the store that is this schedule's alone."""
+    _, store = dist.distributed_c10d._pg_map[group]  # that of all groups
+    name = dist.distributed_c10d._pg_names[group]
     _num_schedules[group] = _num_schedules.get(group, 0) + 1
-    return dist.PrefixStore(f"mlnet/schedule/{_num_schedules[group]}", store)
+    return dist.PrefixStore(f"mlnet/schedule/{name}/{_num_schedules[group]}", store)
 
 
 def _hook(state, bucket):
