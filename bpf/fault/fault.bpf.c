@@ -5,6 +5,9 @@
 // direction, kind of fault): the same traffic meets the same faults, on however many CPUs.
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
 #include <linux/pkt_cls.h>
 
 #include <bpf/bpf_endian.h>
@@ -134,6 +137,39 @@ SEC("xdp")
 int lab_pass(struct xdp_md *ctx __attribute__((unused)))
 {
 	return XDP_PASS;
+}
+
+/* By host. Written by mlnet-lab. */
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, LAB_HOSTS_MAX);
+	__type(key, __u32);
+	__type(value, __u32);
+} lab_ports SEC(".maps");
+
+static __always_inline int is_udp(const struct ethhdr *eth, const void *end)
+{
+	const struct iphdr *ip = (const void *)(eth + 1);
+	const struct ipv6hdr *ip6 = (const void *)(eth + 1);
+
+	if (eth->h_proto == bpf_htons(ETH_P_IP))
+		return (const void *)(ip + 1) <= end && ip->protocol == IPPROTO_UDP;
+	return eth->h_proto == bpf_htons(ETH_P_IPV6) && (const void *)(ip6 + 1) <= end && ip6->nexthdr == IPPROTO_UDP;
+}
+
+/* On the port of an aggregator, where no link has a rate or a fault: its datagrams go to their ports without an
+ * sk_buff, as they would in a switch. The lab gives host i the address 02:4d:4c:00:00:(i + 1). */
+SEC("xdp")
+int lab_forward(struct xdp_md *ctx)
+{
+	const struct ethhdr *eth = (void *)(long)ctx->data;
+	const void *end = (void *)(long)ctx->data_end;
+
+	if ((const void *)(eth + 1) > end || !is_udp(eth, end))
+		return XDP_PASS;
+	if (eth->h_dest[0] & 1)
+		return (int)bpf_redirect_map(&lab_ports, 0, BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS);
+	return (int)bpf_redirect_map(&lab_ports, (__u32)eth->h_dest[5] - 1, XDP_PASS);
 }
 
 char _license[] SEC("license") = "GPL";

@@ -35,12 +35,32 @@ Result<void> Ethtool(std::vector<std::string> settings, const std::string& iface
   return {};
 }
 
+int PortIndex(size_t host) { return LAB_PORT_IFINDEX + static_cast<int>(host); }
+
 // The end of the veth pair that belongs to the switch. It needs an XDP program of its own, else XDP_TX of the
 // host is lost without a trace; GRO is enough for a redirect only.
-Result<void> SetPort(const Host& host, int ifindex, int pass_program) {
-  const int err = bpf_xdp_attach(ifindex, pass_program, XDP_FLAGS_DRV_MODE, nullptr);
+Result<void> SetPort(const Host& host, int ifindex, int program) {
+  const int err = bpf_xdp_attach(ifindex, program, XDP_FLAGS_DRV_MODE, nullptr);
   if (err != 0) return tl::make_unexpected(ErrnoError("attach XDP to port " + PortName(host.name), -err));
   return Ethtool({"gro", "off"}, PortName(host.name));
+}
+
+// In the switch's namespace, which the indexes belong to.
+Result<void> FillForwarding(const fault& programs, size_t num_hosts) {
+  for (uint32_t i = 0; i < num_hosts; ++i) {
+    const int port = PortIndex(i);
+    if (bpf_map_update_elem(bpf_map__fd(programs.maps.lab_ports), &i, &port, 0) != 0)
+      return tl::make_unexpected(ErrnoError("write the lab's forwarding table", errno));
+  }
+  return {};
+}
+
+// What runs on the port of a host, or -1.
+int ProgramFor(const Topology& topology, const Host& host, const fault* programs) {
+  if (programs == nullptr) return -1;
+  const bool keeps_offload = topology.offload && !AnyFault(topology, [](const Faults& f) { return f.Any(); });
+  if (keeps_offload && !host.is_aggregator) return -1;
+  return bpf_program__fd(IsForwardedInXdp(topology) ? programs->progs.lab_forward : programs->progs.lab_pass);
 }
 
 Result<void> SetHost(const Paths& paths, const Topology& topology, const Host& host) {
@@ -63,10 +83,12 @@ Result<void> SetPorts(const Paths& paths, const Topology& topology, XdpMode mode
     programs.reset(fault::open_and_load());
     if (!programs) return tl::make_unexpected(ErrnoError("load the lab's XDP program", errno));
   }
-  const int pass = programs ? bpf_program__fd(programs->progs.lab_pass) : -1;
   auto result = InNetns(paths.NetnsFile(Paths::kSwitch), [&]() -> Result<void> {
+    if (programs && IsForwardedInXdp(topology)) {
+      if (auto r = FillForwarding(*programs, topology.hosts.size()); !r) return r;
+    }
     for (size_t i = 0; i < topology.hosts.size(); ++i) {
-      if (auto r = SetPort(topology.hosts[i], LAB_PORT_IFINDEX + static_cast<int>(i), pass); !r) return r;
+      if (auto r = SetPort(topology.hosts[i], PortIndex(i), ProgramFor(topology, topology.hosts[i], programs.get())); !r) return r;
     }
     return {};
   });

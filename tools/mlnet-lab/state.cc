@@ -36,6 +36,7 @@ State StateFromJson(const std::string& lab, const Json& j) {
   state.topology.multicast_snooping = j.at("multicast_snooping");
   state.topology.ipv6 = j.at("ipv6");
   state.topology.priorities = j.at("priorities");
+  state.topology.offload = j.at("offload");
   state.topology.oversubscription = j.at("oversubscription");
   for (const auto& r : j.at("racks")) {
     state.topology.racks.push_back(Rack{.name = r.at("name"),
@@ -105,6 +106,7 @@ Json TopologyToJson(const Paths& paths, const Topology& topology) {
           {"seed", topology.seed},
           {"multicast_snooping", topology.multicast_snooping},
           {"priorities", topology.priorities},
+          {"offload", topology.offload},
           {"ipv6", topology.ipv6},
           {"oversubscription", topology.oversubscription},
           {"racks", racks},

@@ -268,6 +268,10 @@ Result<Topology> Finish(Topology topology) {
   }
   std::stable_sort(topology.hosts.begin(), topology.hosts.end(),
                    [](const Host& a, const Host& b) { return a.is_aggregator < b.is_aggregator; });
+  if (topology.offload && !topology.hosts.back().is_aggregator) {
+    return Err(ErrorCode::kInvalidArgument, "--offload: the hosts of ranks cannot sum then, and there is no aggregator",
+               "--aggregators 1");
+  }
   std::set<std::string> names;
   for (size_t i = 0; i < topology.hosts.size(); ++i) {
     Host& host = topology.hosts[i];
@@ -282,6 +286,13 @@ Result<Topology> Finish(Topology topology) {
   }
   if (auto r = FinishRacks(topology); !r) return tl::make_unexpected(r.error());
   return topology;
+}
+
+bool IsForwardedInXdp(const Topology& topology) {
+  const auto links = LinksOf(topology);
+  return topology.offload && topology.racks.empty() && std::all_of(links.begin(), links.end(), [](const Link& link) {
+    return link.up_bps == 0 && link.down_bps == 0 && !link.tx.Any() && !link.rx.Any();
+  });
 }
 
 std::vector<Host> WorkersOf(const Topology& topology) {

@@ -53,11 +53,15 @@ struct Topology {
   uint64_t seed = 1;
   bool multicast_snooping = false;
   bool priorities = false;  // shaped links send the highest IP precedence first; else in the order of arrival
+  bool offload = false;     // hosts of ranks keep their segmentation offload, and so cannot sum; see ports.h
   bool ipv6 = false;  // hosts have IPv6 addresses only; else IPv4 only
   double oversubscription = 0;  // of an uplink without a rate: its hosts' rates together, divided by this; 0: no limit
   std::vector<Rack> racks;
   std::vector<Host> hosts;
 };
+
+/// Frames of aggregators need not pass the bridge: no link has a rate or a fault that they must meet.
+bool IsForwardedInXdp(const Topology& topology);
 
 /// What faults and shapers know of a link: from a host to its switch, or from a rack to the core.
 struct Link {

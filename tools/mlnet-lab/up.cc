@@ -43,6 +43,7 @@ struct UpOptions {
   bool no_daemons = false;
   bool ipv6 = false;
   bool priorities = false;
+  bool offload = false;
 };
 
 // Which flags were given: only those override a topology file.
@@ -119,6 +120,7 @@ Result<Topology> MakeTopology(const Globals& globals, const UpOptions& options, 
   if (!from_file || given("--seed")) topology.seed = options.seed;
   if (options.ipv6) topology.ipv6 = true;
   if (options.priorities) topology.priorities = true;
+  if (options.offload) topology.offload = true;
   if (!from_file || given("--name")) topology.name = globals.name;
   auto finished = Finish(std::move(topology));
   // Only now are all racks known by name.
@@ -244,6 +246,9 @@ void AddUpCommand(CLI::App& app, Globals& globals) {
   command->add_option("--topology", options->topology_file, "Topology file (YAML); other flags override it");
   command->add_flag("--ipv6", options->ipv6, "Hosts have IPv6 addresses (fd77::1, ...) instead of IPv4 ones");
   command->add_flag("--priorities", options->priorities, "Links with a rate send frames by their DSCP, as switches can");
+  command->add_flag("--offload", options->offload,
+                    "What NICs and switches do in hardware costs this machine less: hosts of ranks keep segmentation offload, and frames of aggregators "
+                    "pass the switch in XDP where no link has a rate or fault. Then only aggregators can sum, and a host has one rank");
   command->add_flag("--no-daemons", options->no_daemons, "Links only: start no mlnetd");
   const Given given = [command, &app](const char* flag) {
     return (std::string(flag) == "--name" ? app.count(flag) : command->count(flag)) > 0;
