@@ -163,6 +163,50 @@ TEST(Perf, EveryTypeAndOperationIsRight) {
   }
 }
 
+/// Name of the XDP program on a port of the switch; "" without one.
+std::string ProgramOn(const Lab& lab, const std::string& port) {
+  const Output links = lab.Exec("switch", {"ip", "-j", "-d", "link", "show", "dev", port});
+  const Json json = Json::parse(links.out, nullptr, false);
+  return json.is_array() && json[0].contains("xdp") ? json[0]["xdp"]["prog"].value("name", "unnamed") : "";
+}
+
+TEST(Perf, WhereWorkersKeepTheirOffloadAllIsRightAndFaultsStillMeetSingleFrames) {
+  const Lab lab({"--workers", "3", "--aggregators", "1", "--rate", "unlimited", "--agg-rate", "unlimited", "--offload"});
+  EXPECT_EQ(ProgramOn(lab, "p-w1"), "");
+  EXPECT_EQ(ProgramOn(lab, "p-a1"), "lab_forward");
+  for (const std::string multicast : {"on", "off"}) {
+    const Json result = Perf(lab, {"--counts", "1,353,300000", "--wire", "int32,int16", "--multicast", multicast, "--iters", "3", "--check"});
+    for (const Json& row : result["rows"]) {
+      EXPECT_EQ(row["wrong"], 0) << row.dump();
+      EXPECT_EQ(row["summed_in_user_space"], 0) << row.dump();
+    }
+  }
+  lab.Fault({"set", "all", "--loss", "1"});
+  EXPECT_EQ(ProgramOn(lab, "p-w1"), "lab_pass");
+  EXPECT_EQ(ProgramOn(lab, "p-a1"), "lab_pass");
+  const Json disturbed = Perf(lab, {"--counts", "300000", "--iters", "2", "--check"});
+  EXPECT_EQ(disturbed["rows"][0]["wrong"], 0);
+  EXPECT_GT(disturbed["rows"][0]["retransmits"].get<uint64_t>(), 0u);
+  lab.Fault({"clear"});
+  EXPECT_EQ(ProgramOn(lab, "p-w1"), "");
+
+  const Output shape = RunLab({"--name", lab.name(), "perf", "--sizes", "4K", "--shape", "workers"});
+  EXPECT_EQ(shape.exit_code, 6);
+  EXPECT_THAT(shape.err, HasSubstr("hosts of ranks cannot sum in a lab with --offload"));
+  EXPECT_EQ(RunLab({"--name", lab.name(), "perf", "--sizes", "4K", "--ranks-per-host", "2"}).exit_code, 6);
+}
+
+TEST(Perf, ALabWithARateKeepsItsQueuesWithOffload) {
+  const Lab lab({"--workers", "2", "--aggregators", "1", "--rate", "200mbit", "--agg-rate", "1gbit", "--offload"});
+  EXPECT_EQ(ProgramOn(lab, "p-w1"), "");
+  EXPECT_EQ(ProgramOn(lab, "p-a1"), "lab_pass");
+  const Json row = Perf(lab, {"--counts", "300000", "--iters", "2", "--check"})["rows"][0];
+  EXPECT_EQ(row["wrong"], 0);
+  EXPECT_GT(row["link_percent"].get<double>(), 10);
+  EXPECT_LE(row["link_percent"].get<double>(), 1408.0 / 1514 * 101) << "the queue lets no more through, and headers are in it";
+  EXPECT_GT(row["links"]["w1"]["tx_bytes"].get<double>(), 300000 * 4);
+}
+
 #ifdef MLNET_HAS_PEERS
 TEST(Perf, PeersReduceEveryTypeTheyHave) {
   const Lab lab({"--workers", "3", "--aggregators", "1"});
@@ -182,14 +226,20 @@ TEST(Perf, PeersReduceEveryTypeTheyHave) {
 TEST(Perf, PeersTakeTurnsOnTheSameLinksAndXdpComesBack) {
   const Lab lab({"--workers", "3", "--aggregators", "1"});
   const Json result =
-      Perf(lab, {"--sizes", "4,100K", "--compare", "gloo,mpi", "--iters", "4", "--rounds", "2"});
-  ASSERT_EQ(result["rows"].size(), 6u);
-  const std::vector<std::string> order = {"mlnet", "gloo", "mpi", "mlnet", "gloo", "mpi"};
+      Perf(lab, {"--sizes", "4,100K", "--compare", "gloo,mpi,gloo-fp16", "--iters", "4", "--rounds", "2"});
+  ASSERT_EQ(result["rows"].size(), 8u);
+  const std::vector<std::string> order = {"mlnet", "gloo", "mpi", "gloo-fp16", "mlnet", "gloo", "mpi", "gloo-fp16"};
   for (size_t i = 0; i < order.size(); ++i) {
     const Json& row = result["rows"][i];
     SCOPED_TRACE(row.dump());
     EXPECT_EQ(row["backend"], order[i]);
-    EXPECT_EQ(row["bytes"], i < 3 ? 4 : 102400);
+    EXPECT_EQ(row["bytes"], i < 4 ? 4 : 102400);
+    EXPECT_EQ(row["round_us_p50"].size(), 2u);
+    EXPECT_GT(row["cpu_s_per_GB"]["user"].get<double>() + row["cpu_s_per_GB"]["system"].get<double>(), 0);
+    EXPECT_GT(row["memory_bytes"].get<uint64_t>(), 1'000'000u);
+    if (order[i] != "mlnet") {
+      EXPECT_NE(row["algorithm"], "") << "the fastest of those that it has";
+    }
     EXPECT_EQ(row["iterations"], 4);
     EXPECT_EQ(row["wrong"], 0);
     EXPECT_GT(row["checked"].get<uint64_t>(), 0u);

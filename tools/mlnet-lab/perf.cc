@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <memory>
 
 #include "commands.h"
@@ -35,6 +36,7 @@ struct PerfOptions {
   std::string op = "sum";
   std::string bound = "element";
   std::string algorithm;  // Gloo's
+  std::string small_bytes;
   int ranks_per_host = 1;
   int iterations = 20;
   int warmup = 2;
@@ -74,6 +76,10 @@ Result<perf::Spec> MakeSpec(const PerfOptions& options, int world_size) {
   spec.warmup = options.warmup;
   spec.check_all = options.check_all;
   spec.algorithm = options.algorithm;
+  if (options.small_bytes.empty()) return spec;
+  const auto small = ParseSizes(options.small_bytes);
+  if (!small) return tl::make_unexpected(small.error());
+  spec.small_bytes = small->front();
   return spec;
 }
 
@@ -91,11 +97,21 @@ std::vector<Contender> ContendersOf(const PerfOptions& options, const std::vecto
   return contenders;
 }
 
+// What would be lost without a trace in a lab whose workers keep their segmentation offload.
+Result<void> CheckOffload(const Topology& topology, const PerfOptions& options) {
+  const bool sums_at_workers = std::any_of(options.shapes.begin(), options.shapes.end(),
+                                           [](const std::string& shape) { return !shape.empty() && shape != "star"; });
+  if (!topology.offload || (!sums_at_workers && options.ranks_per_host == 1)) return {};
+  return Err(ErrorCode::kUnsupported, "hosts of ranks cannot sum in a lab with --offload: one rank a host, --shape star",
+             "mlnet-lab up without --offload");
+}
+
 Result<Plan> MakePlan(const Paths& paths, const PerfOptions& options) {
   Plan plan;
   auto state = LoadReadyState(paths);
   if (!state) return tl::make_unexpected(state.error());
   plan.state = std::move(*state);
+  if (auto ok = CheckOffload(plan.state.topology, options); !ok) return tl::make_unexpected(ok.error());
   const auto wires = ParseWires(options.wires);
   if (!wires) return tl::make_unexpected(wires.error());
   plan.workers = WorkersOf(plan.state.topology);
@@ -133,7 +149,14 @@ Result<void> SwitchXdp(const Paths& paths, bool on) {
 /// The rows of each contender, in the plan's order.
 using Rows = std::vector<std::vector<PerfRow>>;
 
-PerfRow ShapeOf(const Contender& contender, const perf::Spec& spec) {
+// Of the slowest worker. Ranks that share a host share its link, each backend in its own way.
+uint64_t LinkOf(const Plan& plan) {
+  if (plan.spec.ranks_per_host > 1) return 0;
+  const auto slower = [](const Host& a, const Host& b) { return a.rate_bps < b.rate_bps; };
+  return std::min_element(plan.workers.begin(), plan.workers.end(), slower)->rate_bps;
+}
+
+PerfRow ShapeOf(const Contender& contender, const perf::Spec& spec, uint64_t link_bps) {
   PerfRow shape;
   shape.backend = contender.backend;
   shape.wire = contender.IsMlnet() ? perf::WireName(contender.wire) : "";
@@ -144,19 +167,44 @@ PerfRow ShapeOf(const Contender& contender, const perf::Spec& spec) {
   shape.ranks = spec.world_size;
   shape.dtype = spec.dtype;
   shape.op = spec.op;
+  shape.link_bps = link_bps;
   return shape;
 }
+
+// Of a turn that takes long: how many of its sizes are done.
+class Progress {
+ public:
+  explicit Progress(size_t rows) : rows_(rows) {}
+  void Show(size_t done) {
+    const auto now = std::chrono::steady_clock::now();
+    if (done == 0 || done == rows_ || now - shown_ < kQuiet) return;
+    shown_ = now;
+    fmt::print(stderr, "  {} of {} sizes\n", done, rows_);
+  }
+
+ private:
+  static constexpr std::chrono::seconds kQuiet{5};
+  size_t rows_;
+  std::chrono::steady_clock::time_point shown_ = std::chrono::steady_clock::now();
+};
 
 Result<void> Measure(const Paths& paths, const Plan& plan, const Turn& turn, PerfRow shape,
                      std::vector<PerfRow>& rows) {
   std::vector<Result<Snapshot>> snapshots;
-  const auto results = RunTurn(paths, turn, *plan.stop, [&] { snapshots.push_back(TakeSnapshot(paths)); });
+  Progress progress(turn.spec.counts.size());
+  const auto results = RunTurn(paths, turn, *plan.stop, [&] {
+    snapshots.push_back(TakeSnapshot(paths));
+    progress.Show(snapshots.size() / 2);
+  });
   if (!results) return tl::make_unexpected(results.error());
   const auto& racks = plan.state.topology.racks;
   shape.has_racks = !racks.empty();
   MergeTurn(*results, shape, rows);
   for (const auto& snapshot : snapshots) {
     if (!snapshot) return tl::make_unexpected(snapshot.error());
+  }
+  if (shape.has_kernel_counters && IsForwardedInXdp(plan.state.topology)) {
+    for (auto& snapshot : snapshots) snapshot->links.clear();  // no queue counts those frames
   }
   for (size_t i = 0; i < rows.size(); ++i) rows[i].spent.Add(*snapshots[2 * i], *snapshots[2 * i + 1], racks);
   return {};
@@ -184,10 +232,12 @@ Result<void> RunAll(const Paths& paths, Plan& plan, const PerfOptions& options, 
       if (!contender.shape.empty()) turn.declared["shape"] = contender.shape;
       if (contender.IsMlnet() && !options.multicast.empty()) turn.declared["multicast"] = options.multicast;
       turn.spec.wire = contender.wire;
+      turn.spec.travels_as_half = contender.backend == "gloo-fp16";
+      if (contender.backend == "mpi") turn.spec.algorithm.clear();
       turn.spec.dir = *dir;
       turn.spec.seed = options.seed * 1000 + static_cast<uint64_t>(round);
       turn.spec.job = fmt::format("perf-{}-{}", getpid(), turn_number);
-      if (auto ok = Measure(paths, plan, turn, ShapeOf(contender, plan.spec), rows[i]); !ok) return ok;
+      if (auto ok = Measure(paths, plan, turn, ShapeOf(contender, plan.spec, LinkOf(plan)), rows[i]); !ok) return ok;
     }
   }
   return {};
@@ -281,11 +331,14 @@ void AddPerfCommand(CLI::App& app, Globals& globals) {
       ->check(CLI::PositiveNumber);
   command->add_flag("--check", options->check_all,
                     "Check every collective; else the last of each size and round");
-  command->add_option("--compare", options->compare, "Peers on the same links: gloo, mpi")
+  command->add_option("--compare", options->compare, "Peers on the same links: gloo, gloo-fp16 (float32 compressed to float16), mpi")
       ->delimiter(',')
-      ->check(CLI::IsMember({"gloo", "mpi"}));
+      ->check(CLI::IsMember({"gloo", "gloo-fp16", "mpi"}));
   command->add_option("--gloo-algorithm", options->algorithm, "The algorithm that Gloo takes; else the fastest in a trial of each round")
       ->check(CLI::IsMember({"ring", "bcube", "halving-doubling"}));
+  command->add_option("--small-bytes", options->small_bytes,
+                      "Bytes over all ranks up to which the ranks add mlnet's sums of floats themselves, in one round trip instead of two; "
+                      "the library's default is 16K, but here none unless told");
   command->add_option("--multicast", options->multicast, "How mlnet's results travel: auto, on, off")
       ->check(CLI::IsMember({"auto", "on", "off"}));
   command->add_option("--shape", options->shapes,

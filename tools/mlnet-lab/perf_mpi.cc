@@ -55,6 +55,7 @@ Result<std::vector<std::string>> MpirunCommand(const Paths& paths, const Turn& t
       {"btl_tcp_if_include", turn.spec.iface},
       {"oob_tcp_if_include", turn.spec.iface},
       {"orte_tmpdir_base", turn.spec.dir},
+      {"coll_tuned_use_dynamic_rules", "1"},  // without it the rank program could not choose the algorithm
       // More ranks than cores: a spinning rank would take the core from the one it waits for.
       {"mpi_yield_when_idle", "1"},
   };

@@ -39,6 +39,10 @@ Result<void> CheckWire(WireType wire, const perf::Spec& spec) {
 Result<void> CheckPeer(const std::string& peer, const perf::Spec& spec) {
   const perf::ElementType& type = perf::TypeOf(spec.dtype);
   const std::string hint = fmt::format("another --dtype, or no {} in --compare", peer);
+  if (peer == "gloo-fp16" && (spec.dtype != DataType::kFloat32 || spec.op != ReduceOp::kSum)) {
+    return Err(ErrorCode::kUnsupported,
+               fmt::format("gloo-fp16 is for sums of float32, not for {} of {}", perf::OpName(spec.op), type.name), hint);
+  }
   if (spec.dtype == DataType::kBFloat16 || (peer == "mpi" && spec.dtype == DataType::kFloat16)) {
     return Err(ErrorCode::kUnsupported, fmt::format("{} has no {}", peer, type.name), hint);
   }

@@ -12,7 +12,7 @@ namespace mlnet::lab {
 
 /// Who has a turn of its own in each round, and rows of its own.
 struct Contender {
-  std::string backend;               // mlnet, gloo, mpi
+  std::string backend;               // mlnet, gloo, gloo-fp16, mpi
   WireType wire = WireType::kInt32;  // mlnet's
   std::string shape{};               // of mlnet's trees; empty: as the daemon chooses
   std::string placement = "racks";   // of ranks on hosts

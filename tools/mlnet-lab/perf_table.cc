@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "mlnet-perf/element_type.h"
 #include "mlnet-perf/names.h"
@@ -27,6 +28,27 @@ double PerfRow::AlgorithmMBps() const {
 }
 
 uint64_t PerfRow::CoreBytes() const { return spent.core_bytes / std::max<size_t>(times_ns.size(), 1); }
+
+double PerfRow::PayloadBytes() const {
+  const auto elements = static_cast<double>(count);
+  if (!has_kernel_counters) {
+    const double bytes = backend == "gloo-fp16" ? 2 : static_cast<double>(perf::TypeOf(dtype).bytes);
+    return elements * bytes * 2 * (ranks - 1) / ranks;
+  }
+  const bool is_narrow = wire == "int16" || wire == "int8";
+  return elements * (is_narrow ? wire == "int16" ? 2 : 1 : static_cast<double>(std::max<size_t>(perf::TypeOf(dtype).bytes, 4)));
+}
+
+std::optional<double> PerfRow::LinkPercent() const {
+  const double us = PercentileUs(times_ns, 50);
+  if (link_bps == 0 || us <= 0) return std::nullopt;
+  return 100 * PayloadBytes() * 8 / (us / 1e6 * static_cast<double>(link_bps));
+}
+
+double PerfRow::SecondsPerGB(uint64_t ns) const {
+  const double bytes = static_cast<double>(Bytes()) * static_cast<double>(times_ns.size());
+  return bytes > 0 ? static_cast<double>(ns) / bytes : 0;  // ns per byte are s per GB
+}
 
 double PerfRow::BusMBps() const { return AlgorithmMBps() * 2.0 * (ranks - 1) / ranks; }
 
@@ -58,7 +80,10 @@ void MergeTurn(const std::vector<std::vector<perf::RankRow>>& ranks, const PerfR
       row.retransmits += of_rank[i].retransmits;
       row.summed_in_kernel += of_rank[i].summed_in_kernel;
       row.summed_in_user_space += of_rank[i].summed_in_user_space;
+      row.cpu += of_rank[i].cpu;
+      row.memory_bytes = std::max(row.memory_bytes, of_rank[i].memory_bytes);
     }
+    row.round_us.push_back(PercentileUs(slowest, 50));
     row.times_ns.insert(row.times_ns.end(), slowest.begin(), slowest.end());
   }
 }
@@ -98,22 +123,40 @@ std::string RenderTable(const std::vector<PerfRow>& rows) {
     text += line + "\n";
   };
   const auto heading = [&add](auto... column) {
-    add(fmt::format("# {:>10} {:>11} {:>8} {:>6} {:>7} {:>6} {:>7} {:>12} {:>12} {:>11} {:>11} {:>11} {:>4} {:>7}  {}",
+    add(fmt::format("# {:>10} {:>11} {:>8} {:>6} {:>7} {:>6} {:>7} {:>12} {:>12} {:>11} {:>11} {:>11} {:>4} {:>6} {:>6} {:>5} {:>7}  {}",
                     column...));
   };
   heading("size", "count", "type", "redop", "backend", "wire", "bound", "time p50", "time p99", "algbw",
-          "busbw", "core", "cpu", "#wrong", "algorithm");
-  heading("(B)", "(elements)", "", "", "", "", "", "(us)", "(us)", "(MB/s)", "(MB/s)", "(B)", "(%)", "", "");
+          "busbw", "core", "cpu", "link", "cpu/GB", "mem", "#wrong", "algorithm");
+  heading("(B)", "(elements)", "", "", "", "", "", "(us)", "(us)", "(MB/s)", "(MB/s)", "(B)", "(%)", "(%)", "(s)", "(MiB)", "", "");
   for (const PerfRow& row : rows) {
     add(fmt::format(
-        "  {:>10} {:>11} {:>8} {:>6} {:>7} {:>6} {:>7} {:>12.1f} {:>12.1f} {:>11.2f} {:>11.2f} {:>11} {:>4.0f} {:>7}  {}",
+        "  {:>10} {:>11} {:>8} {:>6} {:>7} {:>6} {:>7} {:>12.1f} {:>12.1f} {:>11.2f} {:>11.2f} {:>11} {:>4.0f} {:>6} {:>6.2f} {:>5.0f} {:>7}  {}",
         row.Bytes(), row.count, perf::TypeOf(row.dtype).name, perf::OpName(row.op), row.backend,
         row.wire.empty() ? "-" : row.wire, row.bound.empty() ? "-" : row.bound,
         PercentileUs(row.times_ns, 50), PercentileUs(row.times_ns, 99), row.AlgorithmMBps(), row.BusMBps(),
-        row.has_racks ? std::to_string(row.CoreBytes()) : "-", row.spent.CpuPercent(), row.wrong, HowOf(row)));
+        row.has_racks ? std::to_string(row.CoreBytes()) : "-", row.spent.CpuPercent(),
+        row.LinkPercent() ? fmt::format("{:.1f}", *row.LinkPercent()) : "-", row.SecondsPerGB(row.cpu.user_ns + row.cpu.system_ns),
+        static_cast<double>(row.memory_bytes) / (1 << 20), row.wrong, HowOf(row)));
   }
   return text;
 }
+
+namespace {
+
+// Between rounds, which both had one after the other: how far the ratio can be believed.
+std::string SpreadOf(const PerfRow& own, const PerfRow& peer) {
+  const size_t rounds = std::min(own.round_us.size(), peer.round_us.size());
+  if (rounds < 2) return "";
+  double least = std::numeric_limits<double>::max(), most = 0;
+  for (size_t i = 0; i < rounds; ++i) {
+    least = std::min(least, peer.round_us[i] / own.round_us[i]);
+    most = std::max(most, peer.round_us[i] / own.round_us[i]);
+  }
+  return fmt::format(" (rounds: {:.2f} to {:.2f})", least, most);
+}
+
+}  // namespace
 
 std::string RenderComparison(const std::vector<PerfRow>& rows) {
   std::string text;
@@ -122,8 +165,8 @@ std::string RenderComparison(const std::vector<PerfRow>& rows) {
     for (const PerfRow& own : rows) {
       const double own_us = PercentileUs(own.times_ns, 50);
       if (own.backend != rows.front().backend || own.count != peer.count || own_us <= 0) continue;
-      text += fmt::format("# {} bytes: {} is {:.2f} x as fast as {}\n", peer.Bytes(), NameOf(own),
-                          PercentileUs(peer.times_ns, 50) / own_us, NameOf(peer));
+      text += fmt::format("# {} bytes: {} is {:.2f} x as fast as {}{}\n", peer.Bytes(), NameOf(own),
+                          PercentileUs(peer.times_ns, 50) / own_us, NameOf(peer), SpreadOf(own, peer));
     }
   }
   return text;
@@ -159,6 +202,16 @@ Json RowsToJson(const std::vector<PerfRow>& rows) {
     entry["summed_in_user_space"] = row.has_kernel_counters ? Json(row.summed_in_user_space) : Json();
     entry["core_bytes"] = row.has_racks ? Json(row.CoreBytes()) : Json();
     entry["links"] = LinksToJson(row);
+    entry["time_us_p25"] = rounded(PercentileUs(row.times_ns, 25));
+    entry["time_us_p75"] = rounded(PercentileUs(row.times_ns, 75));
+    entry["round_us_p50"] = Json::array();
+    for (const double us : row.round_us) entry["round_us_p50"].push_back(rounded(us));
+    entry["link_percent"] = row.LinkPercent() ? Json(rounded(*row.LinkPercent())) : Json();
+    entry["cpu_s_per_GB"] = {{"user", rounded(row.SecondsPerGB(row.cpu.user_ns))},
+                             {"system", rounded(row.SecondsPerGB(row.cpu.system_ns))},
+                             {"machine", rounded(row.SecondsPerGB(row.cpu.busy_ns))},
+                             {"machine_softirq", rounded(row.SecondsPerGB(row.cpu.softirq_ns))}};
+    entry["memory_bytes"] = row.memory_bytes;
     entry["cpu_percent"] = rounded(row.spent.CpuPercent());
     list.push_back(std::move(entry));
   }

@@ -33,6 +33,10 @@ struct PerfRow {
   bool has_kernel_counters = false;  // mlnet only
   bool has_racks = false;
   Spent spent;
+  std::vector<double> round_us;  // the median of each round
+  perf::CpuTime cpu;             // of the timed collectives, over all ranks
+  uint64_t memory_bytes = 0;     // the most of any rank, without its tensors
+  uint64_t link_bps = 0;         // of the slowest worker; 0: no limit, or several ranks share it
 
   uint64_t Bytes() const;
   double AlgorithmMBps() const;
@@ -40,6 +44,13 @@ struct PerfRow {
   double BusMBps() const;
   /// What racks sent into the core, per collective.
   uint64_t CoreBytes() const;
+  /// Elements as they travel that each rank must send and receive, no header among them: the tensor once; with a peer's
+  /// ring 2(n-1)/n of it.
+  double PayloadBytes() const;
+  /// Those over what the link can carry in the median time; nullopt without a limit.
+  std::optional<double> LinkPercent() const;
+  /// Processor seconds for 10^9 bytes of the tensor, summed over the ranks.
+  double SecondsPerGB(uint64_t ns) const;
 };
 
 /// Nearest rank of the sorted times, in microseconds; 0 for none.

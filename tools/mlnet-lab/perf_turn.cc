@@ -254,7 +254,8 @@ Result<std::vector<std::vector<perf::RankRow>>> RunTurn(const Paths& paths, cons
 }
 
 Result<std::string> FindRankProgram(const std::string& backend) {
-  const std::string name = backend == "mlnet" ? "mlnet-perf-rank" : "mlnet-perf-" + backend;
+  const std::string peer = backend == "gloo-fp16" ? "gloo" : backend;  // one program for both
+  const std::string name = backend == "mlnet" ? "mlnet-perf-rank" : "mlnet-perf-" + peer;
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
   if (!error) {
@@ -262,7 +263,7 @@ Result<std::string> FindRankProgram(const std::string& backend) {
       if (access((dir / name).c_str(), X_OK) == 0) return (dir / name).string();
     }
   }
-  const bool is_peer = backend == "gloo" || backend == "mpi";
+  const bool is_peer = peer == "gloo" || peer == "mpi";
   return Err(ErrorCode::kUnsupported, fmt::format("{} is not built", name),
              is_peer ? "configure with -DMLNET_PEERS=ON and build again" : "cmake --build BUILD --target " + name);
 }

@@ -54,8 +54,8 @@ uint64_t CountWrongSums(const Reduction& reduction, uint64_t seed, const void* r
     const BlockSums sums = SumBlock(type, seed, reduction.world_size, block, in_block);
     for (size_t i = 0; i < in_block; ++i) {
       const double got = LoadFloat(type, result, block + i);
-      const long double allowed = ErrorBound(reduction, sums.max, sums.magnitude[i]) +
-                                  (reduction.promise == Promise::kAdds ? 0 : Rounding(type, got));
+      const bool is_peers = reduction.promise == Promise::kAdds || reduction.promise == Promise::kHalfAdds;
+      const long double allowed = ErrorBound(reduction, sums.max, sums.magnitude[i]) + (is_peers ? 0 : Rounding(type, got));
       // Written so that a NaN or an infinity, for which `allowed` may be anything, counts as wrong.
       const bool is_right = std::isfinite(got) && std::fabs(got - sums.sum[i]) <= allowed;
       wrong += is_right ? 0 : 1;
@@ -107,6 +107,12 @@ long double ErrorBound(const Reduction& reduction, double max, long double magni
     const long double rounding = std::ldexp(1.0L, -TypeOf(reduction.dtype).digits);
     // The slack is for a backend that adds in a wider type before it rounds.
     return std::expm1((n - 1) * std::log1p(rounding)) * 1.001L * magnitude;
+  }
+  if (reduction.promise == Promise::kHalfAdds) {
+    // Each input and each partial sum is rounded once; below the smallest normal float16 by half a step of fixed size.
+    const ElementType& half = TypeOf(DataType::kFloat16);
+    const long double step = std::ldexp(1.0L, half.min_exponent - half.digits - 1);
+    return std::expm1(n * std::log1p(std::ldexp(1.0L, -half.digits))) * 1.001L * magnitude + (2 * n - 1) * step;
   }
   const int log2_ceil = std::bit_width(static_cast<unsigned>(n - 1));
   const int lane_bits = LaneBits(reduction.dtype, reduction.wire);

@@ -14,6 +14,7 @@ enum class Promise {
   kBlock,    // mlnet: n * M * 2^(ceil(log2 n) + 1 - L), and the rounding of the result
   kElement,  // mlnet: no more than that, nor than 2^-12 of the element's sum of magnitudes (float64: 2^-24)
   kAdds,     // peers, which add in the element's type in some order: (n - 1) roundings of partial sums
+  kHalfAdds,  // the same in float16, to which float32 is rounded first
 };
 
 /// What was asked for.

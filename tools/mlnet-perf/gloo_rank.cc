@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // mlnet-perf-gloo SPEC RANK: one rank over Gloo's TCP transport, with whichever of its all-reduce algorithms
-// is fastest for the size. Gloo throws; nothing of that leaves this file.
+// is fastest for the size. With Spec::travels_as_half float32 is reduced as float16, as a hook that compresses gradients
+// does it: converted, reduced, converted back. Gloo throws; nothing of that leaves this file.
 #include <fmt/format.h>
 #include <gloo/allreduce.h>
 #include <gloo/allreduce_halving_doubling.h>
@@ -15,10 +16,21 @@
 #include <memory>
 
 #include "mlnet-perf/element_type.h"
+#include "mlnet-perf/half.h"
 #include "mlnet-perf/measure.h"
 
 namespace mlnet::perf {
 namespace {
+
+static_assert(sizeof(gloo::float16) == sizeof(uint16_t));
+uint16_t* Bits(gloo::float16* values) { return reinterpret_cast<uint16_t*>(values); }
+const uint16_t* Bits(const void* values) { return static_cast<const uint16_t*>(values); }
+
+void AddHalves(void* c, const void* a, const void* b, size_t count) {
+  AddHalf(static_cast<uint16_t*>(c), Bits(a), Bits(b), count);
+}
+void AddToHalves(gloo::float16* x, const gloo::float16* y, size_t count) { AddHalf(Bits(x), Bits(x), Bits(y), count); }
+const gloo::ReductionFunction<gloo::float16> kHalfSum(gloo::SUM, &AddToHalves);
 
 enum Variant : size_t { kRing, kBcube, kHalvingDoubling };
 
@@ -27,12 +39,17 @@ class GlooBackend final : public Backend {
   GlooBackend(const Spec& spec, int rank, std::shared_ptr<gloo::Context> context)
       : spec_(spec), rank_(rank), context_(std::move(context)) {}
 
-  Promise promise() const override { return Promise::kAdds; }
+  Promise promise() const override { return spec_.travels_as_half ? Promise::kHalfAdds : Promise::kAdds; }
   std::vector<std::string> Variants() const override { return {"ring", "bcube", "halving-doubling"}; }
 
   Result<void> Prepare(void* buffer, size_t count, DataType dtype) override {
-    buffer_ = buffer;
+    caller_ = buffer_ = buffer;
     count_ = count;
+    if (spec_.travels_as_half) {
+      halves_.resize(count);
+      buffer_ = halves_.data();
+      dtype = DataType::kFloat16;
+    }
     try {
       switch (dtype) {
         case DataType::kFloat32:
@@ -60,11 +77,13 @@ class GlooBackend final : public Backend {
   }
 
   Result<void> AllReduce(size_t variant) override {
+    if (spec_.travels_as_half) NarrowToHalf(static_cast<const float*>(caller_), Bits(halves_.data()), count_);
     try {
       reduce_(variant);
     } catch (const std::exception& error) {
       return Err(ErrorCode::kSystem, fmt::format("Gloo: {}", error.what()));
     }
+    if (spec_.travels_as_half) WidenFromHalf(Bits(halves_.data()), static_cast<float*>(caller_), count_);
     return {};
   }
 
@@ -79,6 +98,7 @@ class GlooBackend final : public Backend {
     using Older = gloo::ReductionFunction<T>;
     if (spec_.op == ReduceOp::kMin) return {static_cast<Function>(&gloo::min<T>), Older::min};
     if (spec_.op == ReduceOp::kMax) return {static_cast<Function>(&gloo::max<T>), Older::max};
+    if constexpr (std::is_same_v<T, gloo::float16>) return {&AddHalves, &kHalfSum};
     return {static_cast<Function>(&gloo::sum<T>), Older::sum};
   }
 
@@ -112,7 +132,9 @@ class GlooBackend final : public Backend {
   std::shared_ptr<gloo::Context> context_;
   std::unique_ptr<gloo::Algorithm> halving_doubling_;
   std::function<void(size_t variant)> reduce_;
-  void* buffer_ = nullptr;
+  void* caller_ = nullptr;
+  std::vector<gloo::float16> halves_;  // of the caller's elements, where they travel so
+  void* buffer_ = nullptr;             // what Gloo reduces
   size_t count_ = 0;
 };
 

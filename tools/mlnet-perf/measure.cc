@@ -12,6 +12,7 @@
 
 #include "mlnet-perf/inputs.h"
 #include "mlnet-perf/shared_area.h"
+#include "mlnet-perf/usage.h"
 
 namespace mlnet::perf {
 namespace {
@@ -34,6 +35,7 @@ class Row {
   }
 
   Result<RankRow> Run() {
+    ResetPeakMemory();
     const Counters before = backend_.ReadCounters();
     if (auto ok = backend_.Prepare(buffer_.data(), count_, spec_.dtype); !ok)
       return tl::make_unexpected(ok.error());
@@ -41,6 +43,7 @@ class Row {
     for (int i = 0; i < spec_.warmup; ++i) {
       if (auto time = Iterate(false); !time) return tl::make_unexpected(time.error());
     }
+    row_.cpu = {};
     area_.Checkpoint(rank_);
     for (int i = 0; i < spec_.iterations; ++i) {
       const auto time = Iterate(i + 1 == spec_.iterations);
@@ -66,19 +69,29 @@ class Row {
   }
 
   Result<uint64_t> Time(size_t variant) {
+    area_.Barrier();  // nobody makes inputs any more
+    const CpuTime before = ReadCpuTime(rank_ == 0);
     area_.Barrier();
     const auto start = std::chrono::steady_clock::now();
     if (auto ok = backend_.AllReduce(variant); !ok) return tl::make_unexpected(ok.error());
-    return static_cast<uint64_t>(std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count());
+    const auto end = std::chrono::steady_clock::now();
+    row_.cpu += ReadCpuTime(rank_ == 0) - before;
+    return static_cast<uint64_t>(std::chrono::nanoseconds(end - start).count());
   }
 
   Result<uint64_t> Iterate(bool is_last) {
     const bool check = spec_.check_all || is_last;
     Refill(check);
     auto time = Time(variant_);
-    if (time && is_last) area_.Checkpoint(rank_);
+    if (time && is_last) EndTimed();
     if (time && check) Check();
     return time;
+  }
+
+  void EndTimed() {
+    area_.Checkpoint(rank_);
+    const uint64_t peak = PeakMemoryBytes(), tensors = input_.size() + buffer_.size();
+    row_.memory_bytes = peak > tensors ? peak - tensors : 0;
   }
 
   /// The one that was asked for. Else all ranks agree: the variant whose slowest rank was fastest in its best try.

@@ -48,7 +48,7 @@ class MlnetBackend final : public Backend {
 
 Result<std::vector<RankRow>> Run(const Spec& spec, int rank) {
   JoinOptions options = JoinOptionsOf(spec, rank);
-  options.small_bytes = 0;  // what is measured is the sum in the kernel, at every size
+  options.small_bytes = spec.small_bytes;
   auto comm = Communicator::Join(options);
   if (!comm) return tl::make_unexpected(comm.error());
   MlnetBackend backend(spec, std::move(*comm));

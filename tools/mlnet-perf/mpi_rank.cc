@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// mlnet-perf-mpi SPEC: one rank over Open MPI's MPI_Allreduce, started by mpirun.
+// mlnet-perf-mpi SPEC: one rank over Open MPI's MPI_Allreduce, started by mpirun, with whichever of its algorithms is
+// fastest for the size. A communicator keeps the algorithm that was set when it was made, so there is one for each.
 #include <fmt/format.h>
 #include <mpi.h>
 
@@ -32,9 +33,37 @@ Result<MPI_Datatype> TypeFor(DataType dtype) {
   }
 }
 
+/// Its numbers in coll_tuned_allreduce_algorithm (ompi_info --param coll tuned --level 9). "own": as Open MPI decides.
+struct Algorithm {
+  const char* name;
+  int number;
+};
+constexpr Algorithm kAlgorithms[] = {{"own", 0}, {"recursive doubling", 3}, {"ring", 4}, {"segmented ring", 5}, {"rabenseifner", 6}};
+
+/// False where this MPI has no such setting, or does not let it be set.
+bool SetAlgorithm(int number) {
+  int provided = 0, index = 0, count = 0;
+  MPI_T_cvar_handle handle;
+  if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS) return false;
+  const bool is_set = MPI_T_cvar_get_index("coll_tuned_allreduce_algorithm", &index) == MPI_SUCCESS &&
+                      MPI_T_cvar_handle_alloc(index, nullptr, &handle, &count) == MPI_SUCCESS &&
+                      MPI_T_cvar_write(handle, &number) == MPI_SUCCESS;
+  MPI_T_finalize();
+  return is_set;
+}
+
 class MpiBackend final : public Backend {
  public:
-  MpiBackend(const Spec& spec, int rank) : spec_(spec), rank_(rank) {}
+  MpiBackend(const Spec& spec, int rank) : spec_(spec), rank_(rank) {
+    for (const Algorithm& algorithm : kAlgorithms) {
+      if (!SetAlgorithm(algorithm.number)) continue;
+      MPI_Comm_dup(MPI_COMM_WORLD, &communicators_.emplace_back());
+      names_.emplace_back(algorithm.name);
+    }
+  }
+
+  bool HasVariants() const { return !names_.empty(); }
+  std::vector<std::string> Variants() const override { return names_; }
 
   Promise promise() const override { return Promise::kAdds; }
 
@@ -49,9 +78,9 @@ class MpiBackend final : public Backend {
     return {};
   }
 
-  Result<void> AllReduce(size_t) override {
-    // An error aborts the job: MPI_ERRORS_ARE_FATAL is the default of MPI_COMM_WORLD.
-    MPI_Allreduce(MPI_IN_PLACE, buffer_, count_, type_, op_, MPI_COMM_WORLD);
+  Result<void> AllReduce(size_t variant) override {
+    // An error aborts the job: MPI_ERRORS_ARE_FATAL is the default of MPI_COMM_WORLD and what is made of it.
+    MPI_Allreduce(MPI_IN_PLACE, buffer_, count_, type_, op_, communicators_[variant]);
     return {};
   }
 
@@ -60,6 +89,8 @@ class MpiBackend final : public Backend {
  private:
   const Spec& spec_;
   const int rank_;
+  std::vector<MPI_Comm> communicators_;  // by variant
+  std::vector<std::string> names_;
   void* buffer_ = nullptr;
   int count_ = 0;
   MPI_Datatype type_ = MPI_FLOAT;
@@ -74,6 +105,8 @@ int Main(const Spec& spec) {
     return LeaveRows(spec, rank, Err(ErrorCode::kMismatch, fmt::format("mpirun started {} ranks", size)));
   }
   MpiBackend backend(spec, rank);
+  if (!backend.HasVariants())
+    return LeaveRows(spec, rank, Err(ErrorCode::kUnsupported, "this MPI does not let its algorithm be set", "Open MPI 4 does"));
   return LeaveRows(spec, rank, Measure(spec, rank, backend));
 }
 

@@ -46,6 +46,8 @@ Result<void> SaveSpec(const Spec& spec) {
                             {"op", OpName(spec.op)},
                             {"wire", WireName(spec.wire)},
                             {"keeps_small", spec.keeps_small},
+                            {"small_bytes", spec.small_bytes},
+                            {"travels_as_half", spec.travels_as_half},
                             {"counts", spec.counts},
                             {"iterations", spec.iterations},
                             {"warmup", spec.warmup},
@@ -75,6 +77,8 @@ Result<Spec> LoadSpec(const std::string& file) {
     spec.op = *op;
     spec.wire = *wire;
     spec.keeps_small = json->at("keeps_small");
+    spec.small_bytes = json->at("small_bytes");
+    spec.travels_as_half = json->at("travels_as_half");
     spec.algorithm = json->at("algorithm");
     spec.counts = json->at("counts").get<std::vector<uint64_t>>();
     spec.iterations = json->at("iterations");
@@ -106,7 +110,9 @@ Result<void> SaveRows(const std::string& file, const Result<std::vector<RankRow>
                     {"checked", row.checked},
                     {"summed_in_kernel", row.summed_in_kernel},
                     {"summed_in_user_space", row.summed_in_user_space},
-                    {"retransmits", row.retransmits}});
+                    {"retransmits", row.retransmits},
+                    {"cpu_ns", {row.cpu.user_ns, row.cpu.system_ns, row.cpu.busy_ns, row.cpu.softirq_ns}},
+                    {"memory_bytes", row.memory_bytes}});
   }
   return Save(file, {{"rows", list}});
 }
@@ -122,9 +128,11 @@ Result<std::vector<RankRow>> LoadRows(const std::string& file) {
     }
     std::vector<RankRow> rows;
     for (const Json& row : json->at("rows")) {
+      const Json& cpu = row.at("cpu_ns");
       rows.push_back({row.at("count"), row.at("variant"), row.at("times_ns").get<std::vector<uint64_t>>(),
                       row.at("wrong"), row.at("checked"), row.at("summed_in_kernel"),
-                      row.at("summed_in_user_space"), row.at("retransmits")});
+                      row.at("summed_in_user_space"), row.at("retransmits"),
+                      {cpu.at(0), cpu.at(1), cpu.at(2), cpu.at(3)}, row.at("memory_bytes")});
     }
     return rows;
   } catch (const Json::exception& error) {

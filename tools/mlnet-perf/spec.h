@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "mlnet-perf/usage.h"
 #include "mlnet/communicator.h"
 
 namespace mlnet::perf {
@@ -21,6 +22,8 @@ struct Spec {
   ReduceOp op = ReduceOp::kSum;
   WireType wire = WireType::kInt32;  // mlnet's
   bool keeps_small = true;           // mlnet's: the bound of the element, else of the block
+  uint64_t small_bytes = 0;          // mlnet's: sums of floats up to this over all ranks are made by the ranks
+  bool travels_as_half = false;      // a peer's: float32 is converted to float16, reduced, and converted back
   std::vector<uint64_t> counts;      // elements, one row each
   int iterations = 1;
   int warmup = 1;
@@ -52,6 +55,8 @@ struct RankRow {
   uint64_t summed_in_kernel = 0;
   uint64_t summed_in_user_space = 0;
   uint64_t retransmits = 0;
+  CpuTime cpu{};             // of the timed collectives
+  uint64_t memory_bytes = 0;  // resident at most up to their end, without the measurement's two tensors
 };
 
 /// Either rows or the error of a rank that gave up.

@@ -312,5 +312,27 @@ TEST(CountDifferent, ComparesTheBitsOfWholeElements) {
   EXPECT_EQ(CountDifferent(c, d, 1, 4), 1u);
 }
 
+// As a hook does it: every input and every partial sum rounded to float16.
+TEST(HalfAdds, OfRoundedInputsAreRightInAnyOrderAndNotMuchMoreIs) {
+  const auto half = [](double value) { return static_cast<double>(static_cast<_Float16>(value)); };
+  for (const int n : {2, 4, 16}) {
+    const Reduction reduction = Float32(n, Promise::kHalfAdds);
+    const auto elements = ElementsOf(reduction, kCount);
+    Bytes result(kCount * sizeof(float));
+    for (const bool backwards : {false, true}) {
+      for (const Element& element : elements) {
+        double sum = 0;
+        for (int i = 0; i < n; ++i)
+          sum = half(sum + half(FloatInput(TypeOf(DataType::kFloat32), kSeed, backwards ? n - 1 - i : i, element.at)));
+        Store(DataType::kFloat32, sum, result, element.at);
+      }
+      EXPECT_EQ(Wrong(reduction, result), 0u) << n;
+    }
+    ExpectEdge(reduction, [n](const Element& element) {
+      return std::expm1(n * std::log1p(std::ldexp(1.0L, -11))) * 1.001L * element.magnitude + (2 * n - 1) * std::ldexp(1.0L, -25);
+    });
+  }
+}
+
 }  // namespace
 }  // namespace mlnet::perf

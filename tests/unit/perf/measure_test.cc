@@ -128,6 +128,22 @@ TEST_F(MeasureTest, RightResultsGiveNoWrongElementAndFullCoverage) {
   }
 }
 
+TEST_F(MeasureTest, ProcessorTimeIsThatOfTheTimedCollectivesAlone) {
+  spec_.counts = {1, 200'000};
+  spec_.iterations = 3;
+  spec_.warmup = 5;
+  const auto rows = Run([](uint32_t* result, size_t, int collective) {
+    // Rank 1 spins in the warm-up of both rows, and in one timed collective of the second.
+    const bool spins = collective < 5 || (collective >= 8 && collective < 13) || collective == 14;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(spins ? 40 : 0);
+    while (std::chrono::steady_clock::now() < end) *result ^= 0;
+  });
+  // The ranks are threads of one process here, so each sees the others' time, too.
+  EXPECT_LT(rows[1][0].cpu.user_ns + rows[1][0].cpu.system_ns, 30'000'000u);
+  EXPECT_GT(rows[1][1].cpu.user_ns + rows[1][1].cpu.system_ns, 10'000'000u);
+  EXPECT_GT(rows[1][0].memory_bytes, 0u);
+}
+
 TEST_F(MeasureTest, AsksForCountersBeforeAndAfterTheTimedIterationsOfEachRow) {
   std::vector<int> seen;  // by rank 1, which runs 5 collectives a row
   Run([&](uint32_t*, size_t, int) { seen.push_back(checkpoints_); });
@@ -177,6 +193,8 @@ TEST(Spec, SurvivesItsFile) {
   spec.op = ReduceOp::kMax;
   spec.wire = WireType::kInt8;
   spec.keeps_small = false;
+  spec.small_bytes = 16384;
+  spec.travels_as_half = true;
   spec.counts = {1, 16777216};
   spec.check_all = true;
   spec.seed = 18446744073709551615ULL;
@@ -190,11 +208,26 @@ TEST(Spec, SurvivesItsFile) {
   EXPECT_EQ(loaded->op, ReduceOp::kMax);
   EXPECT_EQ(loaded->wire, WireType::kInt8);
   EXPECT_FALSE(loaded->keeps_small);
+  EXPECT_EQ(loaded->small_bytes, 16384u);
+  EXPECT_TRUE(loaded->travels_as_half);
   EXPECT_EQ(loaded->counts, spec.counts);
   EXPECT_TRUE(loaded->check_all);
   EXPECT_EQ(loaded->seed, spec.seed);
   EXPECT_EQ(loaded->job, "perf-1");
   std::filesystem::remove_all(spec.dir);
+}
+
+TEST(RankRows, SurviveTheirFile) {
+  char folder[] = "/tmp/mlnet-rows-XXXXXX";
+  const std::string file = std::string(::mkdtemp(folder)) + "/rank.json";
+  ASSERT_TRUE(SaveRows(file, std::vector<RankRow>{{8, "ring", {10, 40}, 1, 4, 5, 0, 2, {11, 12, 13, 14}, 99}}));
+  const auto rows = LoadRows(file);
+  ASSERT_TRUE(rows);
+  EXPECT_EQ(rows->at(0).variant, "ring");
+  EXPECT_EQ(rows->at(0).retransmits, 2u);
+  EXPECT_EQ(rows->at(0).cpu, (CpuTime{11, 12, 13, 14}));
+  EXPECT_EQ(rows->at(0).memory_bytes, 99u);
+  std::filesystem::remove_all(folder);
 }
 
 TEST(RankRows, AnErrorComesBackAsItWas) {

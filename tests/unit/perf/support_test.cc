@@ -76,6 +76,9 @@ TEST(CheckSupport, NamesThePeerAndTheTypeItLacks) {
   EXPECT_EQ(Refusal({"mpi"}, Asked("bfloat16")), "mpi has no bfloat16");
   EXPECT_EQ(Refusal({"mpi"}, Asked("float16")), "mpi has no float16");
   EXPECT_EQ(Refusal({"gloo"}, Asked("float16")), "");
+  EXPECT_EQ(Refusal({"gloo-fp16"}, Asked("float32")), "");
+  EXPECT_EQ(Refusal({"gloo-fp16"}, Asked("float64")), "gloo-fp16 is for sums of float32, not for sum of float64");
+  EXPECT_EQ(Refusal({"gloo-fp16"}, Asked("float32", ReduceOp::kMax)), "gloo-fp16 is for sums of float32, not for max of float32");
   for (const char* dtype : {"float32", "float64", "int32", "int64"}) {
     EXPECT_EQ(Refusal({"gloo"}, Asked(dtype)), "") << dtype;
     EXPECT_EQ(Refusal({"mpi"}, Asked(dtype)), "") << dtype;

@@ -43,9 +43,29 @@ TEST(PerfRow, BandwidthsFollowNcclTests) {
   EXPECT_DOUBLE_EQ(row.BusMBps(), 1500);
 }
 
+TEST(PerfRow, PayloadIsWhatALinkMustCarryAtLeast) {
+  PerfRow row = Row("mlnet", 1000, {1'000'000});
+  row.link_bps = 64'000'000;  // 8000 bytes in that millisecond
+  EXPECT_DOUBLE_EQ(row.PayloadBytes(), 4000);
+  EXPECT_DOUBLE_EQ(*row.LinkPercent(), 50);
+  row.wire = "int16";
+  EXPECT_DOUBLE_EQ(*row.LinkPercent(), 25);
+  row.wire = "int8";
+  EXPECT_DOUBLE_EQ(*row.LinkPercent(), 12.5);
+  row.link_bps = 0;
+  EXPECT_EQ(row.LinkPercent(), std::nullopt);
+  EXPECT_DOUBLE_EQ(Row("gloo", 1000, {1}).PayloadBytes(), 6000) << "3/4 of the tensor, twice";
+  EXPECT_DOUBLE_EQ(Row("gloo-fp16", 1000, {1}).PayloadBytes(), 3000);
+}
+
+TEST(PerfRow, SecondsPerGBAreThoseOfAllItsCollectives) {
+  // 2 collectives of 4000 bytes: 8 us of a processor are 1 s for 10^9 bytes.
+  EXPECT_DOUBLE_EQ(Row("mlnet", 1000, {1, 1}).SecondsPerGB(8000), 1);
+}
+
 TEST(MergeTurn, TakesTheSlowestRankAndSumsCounters) {
-  const std::vector<std::vector<perf::RankRow>> ranks = {{{8, "ring", {10, 40}, 1, 4, 5, 0, 2}},
-                                                         {{8, "ring", {30, 20}, 2, 4, 6, 1, 3}}};
+  const std::vector<std::vector<perf::RankRow>> ranks = {{{8, "ring", {10, 40}, 1, 4, 5, 0, 2, {1, 2, 3, 4}, 70}},
+                                                         {{8, "ring", {30, 20}, 2, 4, 6, 1, 3, {1, 1, 0, 0}, 90}}};
   std::vector<PerfRow> rows;
   MergeTurn(ranks, Row("gloo", 0, {}), rows);
   MergeTurn(ranks, Row("gloo", 0, {}), rows);
@@ -57,6 +77,9 @@ TEST(MergeTurn, TakesTheSlowestRankAndSumsCounters) {
   EXPECT_EQ(rows[0].summed_in_kernel, 22u);
   EXPECT_EQ(rows[0].summed_in_user_space, 2u);
   EXPECT_EQ(rows[0].retransmits, 10u);
+  EXPECT_EQ(rows[0].cpu, (perf::CpuTime{4, 6, 6, 8}));
+  EXPECT_EQ(rows[0].memory_bytes, 90u);
+  EXPECT_THAT(rows[0].round_us, testing::ElementsAre(0.03, 0.03));
   EXPECT_EQ(rows[0].variant, "ring");
 }
 
@@ -77,19 +100,24 @@ TEST(RenderTable, HasTheShapeOfNcclTests) {
   peer.spent.core_bytes = 12345;
   peer.spent.cpu_busy = 3;
   peer.spent.cpu_total = 4;
-  EXPECT_EQ(RenderTable({Row("mlnet", 250000, {1'000'000}), peer}),
+  peer.link_bps = 8'000'000'000;
+  PerfRow own = Row("mlnet", 250000, {1'000'000});
+  own.cpu.user_ns = 3'000'000;
+  own.cpu.system_ns = 500'000;
+  own.memory_bytes = 2 << 20;
+  EXPECT_EQ(RenderTable({own, peer}),
             "#       size       count     type  redop backend   wire   bound     time p50     time p99       "
             "algbw   "
-            "    busbw        core  cpu  #wrong  algorithm\n"
+            "    busbw        core  cpu   link cpu/GB   mem  #wrong  algorithm\n"
             "#        (B)  (elements)                                                (us)         (us)      "
             "(MB/s)   "
-            "   (MB/s)         (B)  (%)\n"
+            "   (MB/s)         (B)  (%)    (%)    (s) (MiB)\n"
             "     1000000      250000  float32    sum   mlnet  int32 element       1000.0       1000.0     "
             "1000.00   "
-            "  1500.00           -    0       0\n"
+            "  1500.00           -    0      -   3.50     2       0\n"
             "     1000000      250000  float32    sum    gloo      -       -       2000.0       2000.0      "
             "500.00   "
-            "   750.00       12345   75       3  ring, interleaved\n");
+            "   750.00       12345   75   75.0   0.00     0       3  ring, interleaved\n");
 }
 
 TEST(RenderComparison, ComparesEveryWireTypeOfTheFirstBackend) {
@@ -102,6 +130,13 @@ TEST(RenderComparison, ComparesEveryWireTypeOfTheFirstBackend) {
   EXPECT_EQ(RenderComparison({Row("gloo", 4, {1000}), Row("mpi", 4, {2000})}),
             "# 16 bytes: gloo is 2.00 x as fast as mpi\n");
   EXPECT_EQ(RenderComparison({Row("mlnet", 4, {1000})}), "");
+}
+
+TEST(RenderComparison, SaysHowFarRoundsWereApart) {
+  PerfRow own = Row("mlnet", 4, {1000, 2000}), peer = Row("gloo", 4, {3000, 2000});
+  own.round_us = {1, 2};
+  peer.round_us = {3, 2};
+  EXPECT_EQ(RenderComparison({own, peer}), "# 16 bytes: mlnet int32 is 2.00 x as fast as gloo (rounds: 1.00 to 3.00)\n");
 }
 
 TEST(RenderComparison, SaysShapeAndPlacement) {
