@@ -23,7 +23,7 @@ lacking() {
 }
 
 rule "every source file has an SPDX line in its first three lines" "$(
-  sources '*.c' '*.h' '*.cc' '*.py' '*.sh' '*CMakeLists.txt' '*.cmake' 'tools/check' 'tools/demo' 'tools/install-deps' |
+  sources '*.c' '*.h' '*.cc' '*.py' '*.sh' '*CMakeLists.txt' '*.cmake' 'tools/check' 'tools/demo' 'tools/bench' 'tools/install-deps' |
     lacking SPDX-License-Identifier)"
 rule "bpf/ is GPL-2.0-only, bpf/abi/ dual, the rest Apache-2.0" "$(
   sources 'bpf/abi/*.h' | lacking 'SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause'
