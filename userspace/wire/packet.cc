@@ -19,11 +19,21 @@ constexpr uint64_t AddLanes32(uint64_t a, uint64_t b) {
   return ((a & ~kLaneSignBits) + (b & ~kLaneSignBits)) ^ ((a ^ b) & kLaneSignBits);
 }
 
+// A loop for each way to add: with one that asks anew for every word the compiler makes no vectors.
 template <typename Load>
 uint64_t SumWords(uint8_t op, size_t count, Load load) {
   uint64_t sum = 0;
-  for (size_t i = 0; i < count; ++i) sum = AddSums(op, sum, load(i));
-  return sum;
+  if (op == MLNET_OP_ADD32) {
+    for (size_t i = 0; i < count; ++i) sum = AddLanes32(sum, load(i));
+    return sum;
+  }
+  uint64_t sums[4] = {};  // four sums, since each add would wait for the one before
+  size_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    for (size_t j = 0; j < 4; ++j) sums[j] += load(i + j);
+  }
+  for (; i < count; ++i) sum += load(i);
+  return sum + sums[0] + sums[1] + sums[2] + sums[3];
 }
 
 }  // namespace
