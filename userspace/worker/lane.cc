@@ -22,7 +22,7 @@ Lane::Lane(const LaneContext& context, size_t tree, int traffic_class, Lane* rep
       // Half of the pool stays free for what is repaired: s + P waits for s, and a repair takes two round
       // trips.
       window_most_(std::max(1U, pool_.slots() / 2)),
-      window_(context.config.window_first, window_most_, context.config.world_size),
+      window_(context.config.window_first, window_most_, pool_.slots(), context.config.world_size),
       rtt_(context.config.rto_min_ns, context.config.rto_max_ns) {
   for (uint64_t i = 0; i < pool_.slots(); ++i) {
     next_of_slot_[flights_.IndexOf(pool_.first_seq + i)] = pool_.first_seq + i;
@@ -43,7 +43,7 @@ bool Lane::HasRoomFor(const Collective& collective) const {
 }
 
 void Lane::SetGrant(const Grant& grant, uint32_t window, uint64_t now_ns) {
-  window_.SetLimit(grant.window == 0 ? window_most_ : std::min(window_most_, window));
+  window_.SetLimit(grant.window == 0 ? pool_.slots() : std::min(window_most_, window));
   if (grant != grant_) window_.IgnoreLossesUntil(now_ns + kGrantSpreadNs);
   grant_ = grant;
   if (grant.gap_ns == 0) opens_ns_ = 0;

@@ -10,16 +10,19 @@ namespace {
 constexpr double kLossTolerated = 0.03;    // on one hop
 constexpr uint32_t kRoundPacketsMin = 64;  // a share of fewer says nothing
 constexpr double kFloor = 4;
+constexpr uint32_t kLosslessPools = 4;  // of answers without a loss: 1 % would have shown
+constexpr uint32_t kAnswersCounted = 1U << 24;
 
 }  // namespace
 
 // A packet is late at every rank when any of the n contributions or the own copy of the result is lost.
-SendWindow::SendWindow(uint32_t first, uint32_t most, int world_size)
+SendWindow::SendWindow(uint32_t first, uint32_t most, uint32_t lossless_most, int world_size)
     : first_(first),
-      limit_(most),
+      limit_(lossless_most),
       size_(std::clamp<double>(first, 1, most)),
       floor_(std::min<double>(kFloor, size_)),
       most_(most),
+      lossless_most_(lossless_most),
       threshold_(most),
       tolerated_share_(1 - std::pow(1 - kLossTolerated, world_size + 1)) {}
 
@@ -41,12 +44,23 @@ void SendWindow::OnAnswer(uint64_t now_ns, uint64_t srtt_ns, uint32_t in_flight)
   StartRound(now_ns, srtt_ns);
   ++answered_in_round_;
   // A window that was not full says nothing about what the path would carry.
+  answers_since_loss_ = std::min(answers_since_loss_ + 1, kAnswersCounted);
   if (in_flight < size()) return;
-  size_ = std::min(most_, size_ + (size_ < threshold_ ? 1.0 : 1.0 / size_));
+  const bool is_lossless = answers_since_loss_ >= kLosslessPools * lossless_most_;
+  if (is_lossless) threshold_ = lossless_most_;
+  size_ = std::min(is_lossless ? lossless_most_ : most_, size_ + (size_ < threshold_ ? 1.0 : 1.0 / size_));
+}
+
+// A path that lost what was beyond the other bound is not tried again.
+void SendWindow::KeepRoomForRepairs() {
+  answers_since_loss_ = 0;
+  if (size_ <= most_) return;
+  size_ = threshold_ = lossless_most_ = most_;
 }
 
 void SendWindow::OnLoss(uint64_t now_ns, uint64_t srtt_ns) {
   if (now_ns < losses_count_ns_) return;
+  KeepRoomForRepairs();
   StartRound(now_ns, srtt_ns);
   ++lost_in_round_;
   const double tolerated = tolerated_share_ * std::max(kRoundPacketsMin, answered_in_round_);

@@ -3,7 +3,8 @@
 // Why: slots bound it above (P); below that, the aggregator's rings and the links do.
 // Rule: slow start from the first window, then one packet a round trip; halved, at most once a round,
 // when more packets had to be sent again than lone losses explain. Those are repaired, not punished:
-// what one rank loses all ranks see late, so a window that reacts to each would shrink to nothing.
+// what one rank loses all ranks see late, so a window that reacts to each would shrink to nothing. Part of the pool is
+// kept free for repairs; where nothing has been lost for long it may be used, too, until it costs a loss.
 // Not here: what is resent and when (retransmit.h).
 #pragma once
 
@@ -14,7 +15,8 @@ namespace mlnet::worker {
 
 class SendWindow {
  public:
-  SendWindow(uint32_t first, uint32_t most, int world_size);
+  /// `lossless_most`: of a path that loses nothing; not less than `most`, which is for all others.
+  SendWindow(uint32_t first, uint32_t most, uint32_t lossless_most, int world_size);
 
   uint32_t size() const { return std::min(static_cast<uint32_t>(size_), limit_); }
   /// From outside: at most so many, whatever the path would carry. A window that is let go grows again from there.
@@ -28,6 +30,7 @@ class SendWindow {
   void OnLoss(uint64_t now_ns, uint64_t srtt_ns);
 
  private:
+  void KeepRoomForRepairs();
   void StartRound(uint64_t now_ns, uint64_t srtt_ns);
 
   uint32_t first_;
@@ -35,6 +38,7 @@ class SendWindow {
   double size_;
   double floor_;
   double most_;
+  double lossless_most_;
   double threshold_;        // slow start up to here
   double tolerated_share_;  // of a round's packets
   uint64_t losses_count_ns_ = 0;  // from here on
@@ -42,6 +46,7 @@ class SendWindow {
   uint32_t answered_in_round_ = 0;
   uint32_t lost_in_round_ = 0;
   bool is_halved_in_round_ = false;
+  uint32_t answers_since_loss_ = 0;
 };
 
 }  // namespace mlnet::worker
