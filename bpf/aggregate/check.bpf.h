@@ -61,7 +61,7 @@ static __always_inline void block_fetch(const __u64 **words)
 /* Several adders: with one, each add would wait for the add before it. */
 #define PAYLOAD_LOOP(w, data_end, blocks, per_block, per_pair) \
 	do { \
-		__u32 n = masked(blocks, 15); \
+		__u32 n = masked(blocks, BLOCKS_MASK); \
 		for (__u32 b = 0; b < MLNET_BLOCKS_MAX; b++) { \
 			if (b >= n || !fits(w, MLNET_BLOCK_BYTES, data_end)) \
 				break; \

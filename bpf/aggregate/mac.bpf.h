@@ -63,7 +63,7 @@ static __always_inline int tagged_find(struct xdp_md *ctx, enum l3 l3, struct ta
 	f->in.h[2] = ld48(header + 16);
 	mac_addresses(l3, data, &f->in);
 	words = f->in.h[1] >> 16 & 0xffff;
-	f->blocks = f->in.h[1] >> 8 & MLNET_F_NO_PAYLOAD ? 0 : masked(words / MLNET_BLOCK_WORDS, 15);
+	f->blocks = f->in.h[1] >> 8 & MLNET_F_NO_PAYLOAD ? 0 : masked(words / MLNET_BLOCK_WORDS, BLOCKS_MASK);
 	f->trailer = data + f->payload_at + f->blocks * MLNET_BLOCK_BYTES;
 	id = MLNET_KEY_ID(f->in.h[0] >> 16 & 0xffff, f->in.h[0] >> 32 & 0xffff);
 	f->key = bpf_map_lookup_elem(&ml_keys, &id);
@@ -83,7 +83,7 @@ static __always_inline void tagged_hash(const void *data, struct tagged *f)
 	const __u64 *block = data + f->payload_at, *key = f->key->nh;
 	struct mlnet_nh nh = {};
 	struct trailer_words t;
-	__u32 n = masked(f->blocks, 15);
+	__u32 n = masked(f->blocks, BLOCKS_MASK);
 	__u64 check;
 
 	trailer_load(f->trailer, &t, &check);

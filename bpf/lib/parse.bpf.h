@@ -9,6 +9,7 @@
 #include "l3.bpf.h"
 
 #define TRAILER_BYTES 42
+#define BLOCKS_MASK 31 /* MLNET_BLOCKS_MAX fits */
 
 /*
  * One packet. The header is held as the three words h0, h1, h2 that the check word mixes
@@ -60,7 +61,7 @@ static __always_inline __u16 pkt_udp_bytes(const struct pkt *p)
  */
 static __always_inline __u32 pkt_loop_blocks(const struct pkt *p)
 {
-	return masked(p->blocks, 15);
+	return masked(p->blocks, BLOCKS_MASK);
 }
 
 static __always_inline void pkt_cut_header(struct pkt *p)
@@ -114,7 +115,7 @@ static __always_inline enum mlnet_verdict pkt_parse(struct xdp_md *ctx, struct p
 	 * The mask bounds the trailer's offset for the verifier, whichever register clang compared above: Linux 6.1 checks no
 	 * access to a packet at an offset that could be 64 KiB or more.
 	 */
-	p->blocks = (p->flags & MLNET_F_NO_PAYLOAD) ? 0 : masked(p->words / MLNET_BLOCK_WORDS, 15);
+	p->blocks = (p->flags & MLNET_F_NO_PAYLOAD) ? 0 : masked(p->words / MLNET_BLOCK_WORDS, BLOCKS_MASK);
 	p->mac_bytes = 0;
 	p->mac_bytes = masked(udp_bytes(p->l3, data) - pkt_udp_bytes(p), MLNET_MAC_BYTES);
 	if (!ip_has_bytes(p->l3, data, pkt_udp_bytes(p)))

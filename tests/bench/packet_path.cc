@@ -19,7 +19,7 @@ using test::Frame;
 using test::JobSpec;
 
 constexpr uint8_t kRanks = 8;
-constexpr uint8_t kFullBlocks = MLNET_BLOCKS_MAX;
+constexpr uint8_t kFullBlocks = MLNET_BLOCKS_MTU1500;
 enum Way { kFirst, kMiddle, kLast };
 
 /// The samples of one benchmark: each the stage, the packets without it, and user space, one after the other.
@@ -212,13 +212,13 @@ void Held(benchmark::State& state) {
        [&](uint64_t seq) {
          if (seq == 0) Fill(spec, 0, 1);
        },
-       [&](uint64_t) { return FromChild(spec, 0, 0, kFullBlocks).HeaderOnly(MLNET_WORDS_MAX); });
+       [&](uint64_t) { return FromChild(spec, 0, 0, kFullBlocks).HeaderOnly(kFullBlocks * MLNET_BLOCK_WORDS); });
 }
 
 void Busy(benchmark::State& state) {
   const JobSpec spec = Aggregator(MLNET_NODE_MULTICAST, kLog2Slots);
   Same(state, spec, MLNET_V_BUSY, 0, [](uint64_t) {},
-       [&](uint64_t seq) { return FromChild(spec, 0, seq + 4096, kFullBlocks).HeaderOnly(MLNET_WORDS_MAX); });
+       [&](uint64_t seq) { return FromChild(spec, 0, seq + 4096, kFullBlocks).HeaderOnly(kFullBlocks * MLNET_BLOCK_WORDS); });
 }
 
 JobSpec OfRanks() {

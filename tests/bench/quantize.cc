@@ -25,7 +25,7 @@ class Tensor {
  public:
   Tensor(int bits, size_t bytes)
       : format_(LaneFormat::Of(bits, kRanks)),
-        packet_(MLNET_BLOCKS_MAX * format_.block_elements),
+        packet_(MLNET_BLOCKS_MTU1500 * format_.block_elements),
         packets_(bytes / sizeof(float) / packet_),
         exps_(packets_),
         in_(packets_ * packet_),

@@ -62,7 +62,7 @@ TEST_F(AdmitTest, each_wrong_field_has_its_verdict) {
       {"operation", MLNET_V_DROP_UNSUPPORTED, [](Frame& f) { f.op = 9; }},
       {"words not whole blocks", MLNET_V_DROP_MALFORMED, [](Frame& f) { f.nominal_words = 175; }},
       {"words of another size", MLNET_V_DROP_MALFORMED, [](Frame& f) { f.nominal_words = 160; }},
-      {"words beyond the maximum", MLNET_V_DROP_MALFORMED, [](Frame& f) { f.nominal_words = 192; }},
+      {"words beyond the maximum", MLNET_V_DROP_MALFORMED, [](Frame& f) { f.Words(std::vector<uint64_t>(MLNET_WORDS_MAX + MLNET_BLOCK_WORDS)); }},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.what);

@@ -43,6 +43,17 @@ TEST_F(DeliverTest, result_lands_in_its_cell_and_is_published_whole) {
   EXPECT_EQ(std::vector<uint64_t>(cell.w, cell.w + 176), f.words);
 }
 
+TEST_F(DeliverTest, results_of_every_size_are_published_whole) {
+  for (size_t blocks = 0; blocks <= MLNET_BLOCKS_MAX; ++blocks) {
+    Frame f = Result(2 * blocks * kSlots);
+    f.Words(Payload(0, blocks, blocks));
+    Expect(host_->Run(f), MLNET_V_DELIVERED, XDP_DROP);
+    const mlnet_cell cell = host_->Cell(kJob, 0, 0, 0);
+    EXPECT_EQ(cell.words, blocks * MLNET_BLOCK_WORDS);
+    EXPECT_EQ(std::vector<uint64_t>(cell.w, cell.w + cell.words), f.words) << blocks << " blocks";
+  }
+}
+
 TEST_F(DeliverTest, a_cell_is_written_only_by_a_higher_stamp) {
   host_->Run(Result(2 * kSlots));
   Frame old = Result(0);

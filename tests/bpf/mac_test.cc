@@ -69,7 +69,7 @@ TEST(NhTest, both_hashes_are_those_of_long_arithmetic) {
 
 TEST_F(MacTest, tagged_contributions_are_summed_and_the_result_has_a_tag) {
   Root();
-  for (const size_t blocks : {size_t{11}, size_t{1}, size_t{0}}) {
+  for (const size_t blocks : {size_t{MLNET_BLOCKS_MAX}, size_t{11}, size_t{1}, size_t{0}}) {
     const uint64_t seq = blocks % kSlots;
     Expect(host_->Run(FromChild(0, seq, blocks)), MLNET_V_SUM_FIRST, XDP_DROP);
     Expect(host_->Run(FromChild(1, seq, blocks)), MLNET_V_SUM_ADD, XDP_DROP);

@@ -50,7 +50,7 @@ TEST_F(SumTest, last_contribution_becomes_the_multicast_result) {
 }
 
 TEST_F(SumTest, every_block_count_is_summed_whole) {
-  for (size_t blocks = 0; blocks <= 11; ++blocks) {
+  for (size_t blocks = 0; blocks <= MLNET_BLOCKS_MAX; ++blocks) {
     const RunResult last = Complete(blocks, blocks);
     Expect(last, MLNET_V_SUM_COMPLETE_TX, XDP_TX);
     const Parsed result = ParseFrame(last.frame);

@@ -193,7 +193,7 @@ TEST_F(DaemonMac, a_first_rank_may_ask_for_it_where_nobody_declared_the_job) {
                                          std::chrono::seconds(20));
   ASSERT_TRUE(reply) << reply.error().ToString();
   EXPECT_EQ(reply->result.value("key", "").size(), 32u);
-  EXPECT_LT(reply->result["blocks"], MLNET_BLOCKS_MAX) << "the tag takes room in 1500 bytes";
+  EXPECT_LT(reply->result["blocks"], MLNET_BLOCKS_MTU1500) << "the tag takes room in 1500 bytes";
   EXPECT_EQ(lab_.Call("w1", "job.show", {{"name", "k"}})["spec"]["mac"], true);
 }
 

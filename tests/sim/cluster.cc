@@ -92,7 +92,8 @@ Cluster::Cluster(const ClusterOptions& options)
   config.timeout_ns = options_.timeout_ns;
   config.window_first = options_.window_first;
   config.small_bytes = options_.small_bytes;
-  if (test::IsIpv6Run() || options_.has_mac) config.blocks = MLNET_BLOCKS_MAX - 1;  // at the same MTU
+  if (test::IsIpv6Run() || options_.has_mac) config.blocks = MLNET_BLOCKS_MTU1500 - 1;  // at the same MTU
+  if (options_.blocks != 0) config.blocks = options_.blocks;
   config.trees.clear();
   config.has_server = options_.has_server;
   for (int t = 0; t < options_.trees; ++t) config.trees.push_back(TreeOf(t));

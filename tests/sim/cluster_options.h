@@ -21,6 +21,7 @@ struct ClusterOptions {
   uint32_t forward_ns = 1;   // of inner nodes; by the program's clock, which is not the simulator's
   bool is_multicast = true;
   bool has_mac = false;      // all packets carry a tag
+  uint32_t blocks = 0;       // of a full packet; 0: what an MTU of 1500 holds
   uint8_t log2_slots = 5;
   std::vector<uint8_t> classes{0};
   // Clusters with the same of these use the same maps one after the other, each in an epoch of its own.

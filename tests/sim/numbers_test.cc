@@ -52,39 +52,46 @@ struct Tensors {
     spec.wire = kind.wire;
     return spec;
   }
-  Bytes WithoutNetwork() {
+  Bytes WithoutNetwork(uint32_t blocks) {
     std::vector<Bytes> buffers = in;
     std::vector<worker::CollectiveSpec> specs;
     for (size_t r = 0; r < in.size(); ++r) specs.push_back(SpecOf(r, buffers));
-    worker::Loopback({}).Run(specs);
+    worker::Loopback({.blocks = blocks}).Run(specs);
     for (const Bytes& other : buffers) EXPECT_EQ(other, buffers[0]);
     return buffers[0];
   }
 };
 
+void CheckEveryKind(Style style, uint32_t blocks, uint64_t seed) {
+  Cluster cluster({.ranks = 3, .hosts = 2, .blocks = blocks, .faults = OnePercentOfAll(), .seed = seed});
+  std::vector<Tensors> calls;
+  for (const Kind& kind : kKinds) {
+    ++seed;
+    calls.emplace_back(kind, 3, 7'000 + seed % 100, style, seed);
+  }
+  Works works;
+  for (int r = 0; r < 3; ++r) {
+    for (Tensors& call : calls) works.push_back(cluster.Submit(r, call.SpecOf(static_cast<size_t>(r), call.out)));
+  }
+  ASSERT_TRUE(cluster.RunUntilDone());
+  ExpectDone(works);
+  for (Tensors& call : calls) {
+    const Bytes expected = call.WithoutNetwork(blocks);
+    for (const Bytes& out : call.out) {
+      EXPECT_EQ(out, expected) << NameOf(call.kind.dtype) << " " << NameOf(call.kind.op) << " as "
+                               << NameOf(call.kind.wire);
+    }
+  }
+  PrintTraffic(cluster);
+}
+
 TEST(NumbersSim, every_kind_gives_the_same_bits_over_bad_links) {
   uint64_t seed = Seed(2026);
-  for (Style style : {Style::kGradients, Style::kWholeRange, Style::kSpecials}) {
-    Cluster cluster({.ranks = 3, .hosts = 2, .faults = OnePercentOfAll(), .seed = seed});
-    std::vector<Tensors> calls;
-    for (const Kind& kind : kKinds) {
-      ++seed;
-      calls.emplace_back(kind, 3, 7'000 + seed % 100, style, seed);
+  for (const uint32_t blocks : {MLNET_BLOCKS_MTU1500, MLNET_BLOCKS_MAX}) {
+    for (Style style : {Style::kGradients, Style::kWholeRange, Style::kSpecials}) {
+      SCOPED_TRACE(blocks);
+      CheckEveryKind(style, blocks, seed += 100);
     }
-    Works works;
-    for (int r = 0; r < 3; ++r) {
-      for (Tensors& call : calls) works.push_back(cluster.Submit(r, call.SpecOf(static_cast<size_t>(r), call.out)));
-    }
-    ASSERT_TRUE(cluster.RunUntilDone());
-    ExpectDone(works);
-    for (Tensors& call : calls) {
-      const Bytes expected = call.WithoutNetwork();
-      for (const Bytes& out : call.out) {
-        EXPECT_EQ(out, expected) << NameOf(call.kind.dtype) << " " << NameOf(call.kind.op) << " as "
-                                 << NameOf(call.kind.wire);
-      }
-    }
-    PrintTraffic(cluster);
   }
 }
 
@@ -129,7 +136,7 @@ TEST(NumbersSim, many_collectives_with_repairs_are_under_way_at_once) {
   ASSERT_TRUE(cluster.RunUntilDone());
   ExpectDone(works);
   for (Tensors& call : calls) {
-    const Bytes expected = call.WithoutNetwork();
+    const Bytes expected = call.WithoutNetwork(MLNET_BLOCKS_MTU1500);
     for (const Bytes& out : call.out) EXPECT_EQ(out, expected);
   }
 }
@@ -141,7 +148,7 @@ TEST(NumbersSim, the_fix_up_stream_passes_2_to_the_32) {
   for (int r = 0; r < 2; ++r) works.push_back(cluster.Submit(r, call.SpecOf(static_cast<size_t>(r), call.out)));
   ASSERT_TRUE(cluster.RunUntilDone());
   ExpectDone(works);
-  EXPECT_EQ(call.out[0], call.WithoutNetwork());
+  EXPECT_EQ(call.out[0], call.WithoutNetwork(MLNET_BLOCKS_MTU1500));
   EXPECT_EQ(call.out[1], call.out[0]);
 }
 

@@ -118,7 +118,7 @@ TEST(ServerSim, every_rank_pulls_the_servers_bytes) {
 TEST(ServerSim, equal_pulls_and_pushes_are_one_packet_for_the_server) {
   Cluster cluster(Deep(false, Seed(3)));
   constexpr size_t kPackets = 30;
-  const size_t packet_bytes = (test::IsIpv6Run() ? MLNET_BLOCKS_MAX - 1 : MLNET_BLOCKS_MAX) * MLNET_BLOCK_BYTES;
+  const size_t packet_bytes = (test::IsIpv6Run() ? MLNET_BLOCKS_MTU1500 - 1 : MLNET_BLOCKS_MTU1500) * MLNET_BLOCK_BYTES;
   const auto before = cluster.RootStats(0);
   CheckPull(cluster, SomeBytes(kPackets * packet_bytes));
   const auto pulled = cluster.RootStats(0);

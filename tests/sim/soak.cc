@@ -57,6 +57,8 @@ ClusterOptions RandomShape(std::mt19937_64& random) {
   const bool is_one_level = !options.combines && options.racks == 0;
   if (is_one_level && below(3) == 0) options.first_seq = (1ULL << 32) - 64 - random() % 100;
   options.small_bytes = below(4) == 0 ? 16384 : 0;
+  constexpr uint32_t kSizes[] = {0, 0, 12, MLNET_BLOCKS_MAX};
+  options.blocks = kSizes[below(4)];
   options.timeout_ns = 600'000'000'000;
   return options;
 }
@@ -118,6 +120,7 @@ void RunSeed(uint64_t seed, Figures& figures) {
   const size_t num_calls = 16 + random() % 48;
   for (size_t i = 0; i < num_calls; ++i) {
     calls.push_back(RandomCall(options.ranks, random));
+    calls.back()->block_bytes = options.blocks > MLNET_PAIRS_MAX ? 256 : 128;
     calls.back()->traffic_class = options.classes[random() % options.classes.size()];
   }
   Works works;

@@ -112,10 +112,10 @@ class Reduction final : public SoakCall {
     return false;
   }
 
-  // communicator.h: n * M * 2^(ceil(log2 n) + 1 - L) over blocks of 128 bytes of lanes, and one rounding.
+  // communicator.h: n * M * 2^(ceil(log2 n) + 1 - L) over blocks of lanes, and one rounding.
   bool IsWithinBound(size_t at, double got) const {
     const int lane_bits = options_.wire == WireType::kInt32 ? 32 : options_.wire == WireType::kInt16 ? 16 : 8;
-    const size_t block = 1024 / static_cast<size_t>(lane_bits), begin = at / block * block, end = std::min(count_, begin + block);
+    const size_t block = block_bytes * 8 / static_cast<size_t>(lane_bits), begin = at / block * block, end = std::min(count_, begin + block);
     if (begin != block_begin_) {
       block_begin_ = begin;
       block_most_ = 0;

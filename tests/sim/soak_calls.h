@@ -19,6 +19,7 @@ class SoakCall {
   virtual std::string Check() const = 0;
   virtual size_t elements() const = 0;
   int traffic_class = 0;
+  size_t block_bytes = 128;  // of lanes under one bound
 };
 
 /// A kind, type, operation, wire type and size by chance.

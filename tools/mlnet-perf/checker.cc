@@ -47,7 +47,7 @@ BlockSums SumBlock(const ElementType& type, uint64_t seed, int world_size, size_
 uint64_t CountWrongSums(const Reduction& reduction, uint64_t seed, const void* result, size_t first,
                         size_t count) {
   const ElementType& type = TypeOf(reduction.dtype);
-  const size_t block_elements = BlockElements(reduction.dtype, reduction.wire);
+  const size_t block_elements = BlockElements(reduction);
   uint64_t wrong = 0;
   for (size_t block = first; block < first + count; block += block_elements) {
     const size_t in_block = std::min(block_elements, first + count - block);
@@ -96,9 +96,9 @@ int LaneBits(DataType dtype, WireType wire) {
   return wire == WireType::kInt32 ? 32 : wire == WireType::kInt16 ? 16 : 8;
 }
 
-// 128 bytes of lanes; the lanes of float64 share a bound per 256 bytes.
-size_t BlockElements(DataType dtype, WireType wire) {
-  return dtype == DataType::kFloat64 ? 32 : 1024 / static_cast<size_t>(LaneBits(dtype, wire));
+size_t BlockElements(const Reduction& reduction) {
+  const size_t bytes = reduction.dtype == DataType::kFloat64 ? 2 * reduction.block_bytes : reduction.block_bytes;
+  return bytes * 8 / static_cast<size_t>(LaneBits(reduction.dtype, reduction.wire));
 }
 
 long double ErrorBound(const Reduction& reduction, double max, long double magnitude) {

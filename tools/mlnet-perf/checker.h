@@ -24,10 +24,11 @@ struct Reduction {
   Promise promise = Promise::kBlock;
   WireType wire = WireType::kInt32;  // narrow: L is 16 or 8, and kElement promises no more than kBlock
   int world_size = 1;
+  size_t block_bytes = 128;  // of lanes under one bound; float64: twice that
 };
 
 /// Shares of a tensor begin at multiples of this: a whole number of blocks, whatever the lanes.
-inline constexpr size_t kShareElements = 128;
+inline constexpr size_t kShareElements = 256;
 
 /// Elements of result[first, first + count) outside the promise; result is the whole tensor's start.
 /// REQUIRES: first is a multiple of BlockElements, and so is first + count unless it ends the tensor.
@@ -39,7 +40,7 @@ uint64_t CountDifferent(const void* a, const void* b, size_t count, size_t eleme
 
 /// Bits of the lanes that sums of floats travel in, and how many elements share the bound.
 int LaneBits(DataType dtype, WireType wire);
-size_t BlockElements(DataType dtype, WireType wire);
+size_t BlockElements(const Reduction& reduction);
 
 /// The error that a sum of floats may have before the result is rounded. `max` is the largest magnitude of
 /// the block, `magnitude` the element's own sum of magnitudes, over all ranks.

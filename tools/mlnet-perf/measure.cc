@@ -134,7 +134,7 @@ class Row {
     const auto world = static_cast<size_t>(spec_.world_size), self = static_cast<size_t>(rank_);
     const size_t first = std::min(shares * self / world * kShareElements, count_);
     const size_t end = std::min(shares * (self + 1) / world * kShareElements, count_);
-    const Reduction reduction{spec_.dtype, spec_.op, backend_.promise(), spec_.wire, spec_.world_size};
+    const Reduction reduction{spec_.dtype, spec_.op, backend_.promise(), spec_.wire, spec_.world_size, backend_.block_bytes()};
     row_.wrong += CountWrong(reduction, seed_, buffer_.data(), first, end - first);
     row_.checked += end - first;
     for (size_t at = 0; at < buffer_.size(); at += SharedArea::kPieceBytes) {

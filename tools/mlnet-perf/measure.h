@@ -22,6 +22,7 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual Promise promise() const = 0;
+  virtual size_t block_bytes() const { return 128; }
   /// Algorithms to choose from for every count; "" where the library chooses itself.
   virtual std::vector<std::string> Variants() const { return {""}; }
   /// Called on all ranks before the first AllReduce of a row.

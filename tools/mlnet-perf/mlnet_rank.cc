@@ -14,6 +14,8 @@ class MlnetBackend final : public Backend {
 
   Promise promise() const override { return spec_.keeps_small ? Promise::kElement : Promise::kBlock; }
 
+  size_t block_bytes() const override { return comm_->block_bytes(); }
+
   Result<void> Prepare(void* buffer, size_t count, DataType dtype) override {
     buffer_ = buffer;
     count_ = count;

@@ -25,7 +25,8 @@ bool IsIpv6(const Plan& plan) { return IpAddress::Parse(plan.ports.front().addre
 uint32_t BlocksPerPacket(int mtu, bool is_ipv6, bool has_mac) {
   // IP and UDP headers, then header, trailer and tag of the packet.
   const int overhead = (is_ipv6 ? 40 : 20) + 8 + static_cast<int>(sizeof(mlnet_hdr) + sizeof(mlnet_trailer)) + (has_mac ? MLNET_MAC_BYTES : 0);
-  return static_cast<uint32_t>(std::clamp((mtu - overhead) / MLNET_BLOCK_BYTES, 0, MLNET_BLOCKS_MAX));
+  const auto blocks = static_cast<uint32_t>(std::clamp((mtu - overhead) / MLNET_BLOCK_BYTES, 0, MLNET_BLOCKS_MAX));
+  return blocks / MLNET_BLOCKS_PER_PAIR(blocks) * MLNET_BLOCKS_PER_PAIR(blocks);
 }
 
 void Number(Plan& plan, const Numbering& numbering, const Addressing& addressing) {

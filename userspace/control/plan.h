@@ -49,7 +49,8 @@ void Number(Plan& plan, const Numbering& numbering, const Addressing& addressing
 
 bool IsIpv6(const Plan& plan);
 
-/// Blocks of a packet, with a tag or without, that fits `mtu`: at most MLNET_BLOCKS_MAX, 0 when not even one does.
+/// Blocks of a packet, with a tag or without, that fits `mtu`: at most MLNET_BLOCKS_MAX, 0 when not even one does. Even
+/// where a pair of exponents covers two.
 uint32_t BlocksPerPacket(int mtu, bool is_ipv6, bool has_mac);
 
 /// The pools of a job: a big one for each class, and a small one for its fix-up stream.

@@ -10,12 +10,13 @@
 #include "control/nic_path.h"
 #include "datapath/links.h"
 #include "datapath/netdev.h"
+#include "mlnet/wire.h"
 
 namespace mlnet::daemon {
 
 namespace {
 
-constexpr int kLocalLinkMtu = 1500;
+constexpr int kLocalLinkMtu = MLNET_MTU_MAX;
 constexpr const char* kAttachedSection = "attached";      // by operators: not in the configuration
 constexpr const char* kLinkPins = "/links/";  // by device
 constexpr const char* kTagPins = "/tags/";    // by interface

@@ -52,7 +52,7 @@ struct Settings {
   size_t children_max = MLNET_CHILDREN_MAX;  // of one node: ranks of its own host and lower nodes
   size_t trees_max = 64;                     // of a plan; each costs every host a pool
   size_t degree = 4;                         // of Shape::kDegree
-  double payload_bytes = MLNET_WORDS_MAX * 8;
+  double payload_bytes = MLNET_BLOCKS_MTU1500 * MLNET_BLOCK_BYTES;
   double frame_bytes = 1514;
   double level_s = 20e-6;   // one hop: host to host and through the program there
   double round_trips = 2;   // the probes' and the data's own

@@ -158,7 +158,7 @@ void FitToMtu(Settings& settings, int mtu) {
   constexpr int kHeaders = 20 + 8 + static_cast<int>(sizeof(mlnet_hdr) + sizeof(mlnet_trailer));
   constexpr int kEthernet = 14;
   const int blocks = std::clamp((mtu - kHeaders) / MLNET_BLOCK_BYTES, 1, MLNET_BLOCKS_MAX);
-  settings.payload_bytes = blocks * MLNET_BLOCK_BYTES;
+  settings.payload_bytes = blocks / MLNET_BLOCKS_PER_PAIR(blocks) * MLNET_BLOCKS_PER_PAIR(blocks) * MLNET_BLOCK_BYTES;
   settings.frame_bytes = settings.payload_bytes + kHeaders + kEthernet;
 }
 

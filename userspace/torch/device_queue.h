@@ -30,6 +30,7 @@ class CallQueue final : public Communicator {
   int rank() const override { return comm_->rank(); }
   int world_size() const override { return comm_->world_size(); }
   int classes() const override { return comm_->classes(); }
+  size_t block_bytes() const override { return comm_->block_bytes(); }
   std::shared_ptr<mlnet::Work> AllReduce(const void* in, void* out, size_t count, DataType dtype, ReduceOp op,
                                          const CallOptions& options) override;
   std::shared_ptr<mlnet::Work> Reduce(const void* in, void* out, size_t count, DataType dtype, int root, ReduceOp op,

@@ -13,7 +13,7 @@
 namespace mlnet::wire {
 
 inline constexpr size_t kOverheadBytes = sizeof(mlnet_hdr) + sizeof(mlnet_trailer);
-inline constexpr size_t kPacketBytesMax = kOverheadBytes + MLNET_WORDS_MAX * 8;  // UDP payload without a tag, 1472
+inline constexpr size_t kPacketBytesMax = kOverheadBytes + MLNET_WORDS_MAX * 8;  // UDP payload without a tag
 
 /// Bytes of a packet whose payload has `words` words. `signer`: of a job whose packets have a tag, else null.
 constexpr size_t PacketBytes(size_t words, const Signer* signer = nullptr) {

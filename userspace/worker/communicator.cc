@@ -35,6 +35,7 @@ class CommunicatorImpl final : public Communicator {
   int rank() const override { return session_->config().rank; }
   int world_size() const override { return session_->config().world_size; }
   int classes() const override { return NumClasses(session_->config()); }
+  size_t block_bytes() const override { return MLNET_BLOCKS_PER_PAIR(session_->config().blocks) * MLNET_BLOCK_BYTES; }
 
   std::shared_ptr<Work> AllReduce(const void* in, void* out, size_t count, DataType dtype, ReduceOp op,
                                   const CallOptions& options) override {

@@ -55,7 +55,7 @@ struct EngineConfig {
   uint16_t epoch = 1;
   int rank = 0;
   int world_size = 1;
-  uint32_t blocks = MLNET_BLOCKS_MAX;  // of a full packet
+  uint32_t blocks = MLNET_BLOCKS_MTU1500;  // of a full packet
   uint64_t timeout_ns = 30'000'000'000;
   uint64_t ping_ns = 0;  // from one sign of life to the next; 0: none
   uint64_t rto_min_ns = 1'000'000;

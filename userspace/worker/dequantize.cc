@@ -44,11 +44,11 @@ void DequantizeLanes(const Lane* HWY_RESTRICT lanes, size_t blocks, uint32_t blo
   }
 }
 
-void DequantizeBlocks(const void* lanes, size_t blocks, int bits, const double* scale, uint32_t bias,
+void DequantizeBlocks(const void* lanes, size_t blocks, int bits, uint32_t block_elements, const double* scale, uint32_t bias,
                       float* out) {
-  if (bits == 32) DequantizeLanes(static_cast<const uint32_t*>(lanes), blocks, 32, scale, bias, out);
-  if (bits == 16) DequantizeLanes(static_cast<const uint16_t*>(lanes), blocks, 64, scale, bias, out);
-  if (bits == 8) DequantizeLanes(static_cast<const uint8_t*>(lanes), blocks, 128, scale, bias, out);
+  if (bits == 32) DequantizeLanes(static_cast<const uint32_t*>(lanes), blocks, block_elements, scale, bias, out);
+  if (bits == 16) DequantizeLanes(static_cast<const uint16_t*>(lanes), blocks, block_elements, scale, bias, out);
+  if (bits == 8) DequantizeLanes(static_cast<const uint8_t*>(lanes), blocks, block_elements, scale, bias, out);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -62,20 +62,20 @@ HWY_EXPORT(DequantizeBlocks);
 
 void Dequantize(const void* lanes, const PacketExps& common, const LaneFormat& format, uint32_t weight,
                 std::span<float> out) {
-  std::array<double, MLNET_BLOCKS_MAX> scale;
-  for (size_t b = 0; b < MLNET_BLOCKS_MAX; ++b) {
+  std::array<double, MLNET_PAIRS_MAX> scale;
+  for (size_t b = 0; b < MLNET_PAIRS_MAX; ++b) {
     const int exponent = common[2 * b];
     scale[b] = exponent == 0 ? 0.0 : PowerOfTwo64(exponent - 126 - format.log2_range);
   }
   const uint32_t bias = weight << format.log2_range;
   const size_t whole = out.size() / format.block_elements;
   const auto run = HWY_DYNAMIC_DISPATCH(DequantizeBlocks);
-  run(lanes, whole, format.bits, scale.data(), bias, out.data());
+  run(lanes, whole, format.bits, format.block_elements, scale.data(), bias, out.data());
   const size_t rest = out.size() % format.block_elements;
   if (rest == 0) return;
-  std::array<float, MLNET_BLOCK_BYTES> padded;
-  const auto* last = static_cast<const std::byte*>(lanes) + whole * MLNET_BLOCK_BYTES;
-  run(last, 1, format.bits, &scale[whole], bias, padded.data());
+  std::array<float, kBlockFloatsMax> padded;
+  const auto* last = static_cast<const std::byte*>(lanes) + whole * format.block_elements * static_cast<size_t>(format.bits) / 8;
+  run(last, 1, format.bits, format.block_elements, &scale[whole], bias, padded.data());
   std::memcpy(out.data() + whole * format.block_elements, padded.data(), rest * sizeof(float));
 }
 

@@ -152,7 +152,7 @@ void OverBlocks(std::span<const float> x, uint32_t block_elements, Run run) {
   if (whole > 0) run(x.data(), size_t{0}, whole);
   const size_t rest = x.size() % block_elements;
   if (rest == 0) return;
-  std::array<float, MLNET_BLOCK_BYTES> padded{};
+  std::array<float, kBlockFloatsMax> padded{};
   std::memcpy(padded.data(), x.data() + whole * block_elements, rest * sizeof(float));
   run(padded.data(), whole, size_t{1});
 }
@@ -188,8 +188,9 @@ int Log2Range(int bits, int world_size) {
   return log2_range;
 }
 
-LaneFormat LaneFormat::Of(int bits, int world_size) {
-  return {bits, Log2Range(bits, world_size), static_cast<uint32_t>(MLNET_BLOCK_BYTES * 8 / bits)};
+LaneFormat LaneFormat::Of(int bits, int world_size, uint32_t blocks) {
+  const auto bits_of_pair = static_cast<int>(MLNET_BLOCKS_PER_PAIR(blocks) * MLNET_BLOCK_BYTES * 8);
+  return {bits, Log2Range(bits, world_size), static_cast<uint32_t>(bits_of_pair / bits)};
 }
 
 ExponentRange RangeOf(const PacketExps& exps, size_t block) {
@@ -199,8 +200,8 @@ ExponentRange RangeOf(const PacketExps& exps, size_t block) {
 
 void MeasureExps(std::span<const float> x, uint32_t block_elements, PacketExps& exps) {
   exps.fill(0);
-  std::array<uint32_t, MLNET_BLOCKS_MAX> largest;
-  std::array<uint32_t, MLNET_BLOCKS_MAX> smallest;
+  std::array<uint32_t, MLNET_PAIRS_MAX> largest;
+  std::array<uint32_t, MLNET_PAIRS_MAX> smallest;
   size_t total = 0;
   OverBlocks(x, block_elements, [&](const float* from, size_t first, size_t blocks) {
     HWY_DYNAMIC_DISPATCH(MeasureBlocks)(from, blocks, block_elements, &largest[first], &smallest[first]);
@@ -220,9 +221,9 @@ void MeasureExps(std::span<const float> x, uint32_t block_elements, PacketExps& 
 
 bool Quantize(std::span<const float> x, const PacketExps& common, const LaneFormat& format, uint32_t skip,
               const std::optional<Dither>& dither, void* lanes) {
-  std::array<float, MLNET_BLOCKS_MAX> first;
-  std::array<float, MLNET_BLOCKS_MAX> second;
-  for (size_t b = 0; b < MLNET_BLOCKS_MAX; ++b) {
+  std::array<float, MLNET_PAIRS_MAX> first;
+  std::array<float, MLNET_PAIRS_MAX> second;
+  for (size_t b = 0; b < MLNET_PAIRS_MAX; ++b) {
     // x * R / T with T = 2^(E - 126). Both halves of the exponent are those of normal numbers for every E.
     const int shift = format.log2_range + 126 - common[2 * b];
     first[b] = PowerOfTwo32(shift / 2);
@@ -241,7 +242,7 @@ bool Quantize(std::span<const float> x, const PacketExps& common, const LaneForm
                             dither.has_value(),
                             dither ? dither->seed : 0,
                             (dither ? dither->first_element : 0) + static_cast<uint32_t>(element),
-                            static_cast<std::byte*>(lanes) + at * MLNET_BLOCK_BYTES};
+                            static_cast<std::byte*>(lanes) + element * static_cast<size_t>(format.bits) / 8};
     all_finite &= HWY_DYNAMIC_DISPATCH(QuantizeBlocks)(call, format.bits);
     total = at + blocks;
   });

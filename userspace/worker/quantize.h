@@ -20,6 +20,7 @@ namespace mlnet::worker {
 /// Coded exponent pairs of the blocks of one packet (wire.h).
 using PacketExps = std::array<uint8_t, MLNET_EXPS_BYTES>;
 inline constexpr size_t kPacketFloatsMax = MLNET_WORDS_MAX * 8;  // of the narrowest lanes
+inline constexpr size_t kBlockFloatsMax = 2 * MLNET_BLOCK_BYTES;  // the same, of those under one exponent
 
 /// How a block of floats travels: L bits a lane, R = 2^log2_range, `block_elements` under one exponent.
 struct LaneFormat {
@@ -27,8 +28,8 @@ struct LaneFormat {
   int log2_range = 31;
   uint32_t block_elements = 32;
 
-  /// For 8, 16 or 32 bits. R is the largest power of two with 2R <= floor((2^L - 1) / world_size) + 1.
-  static LaneFormat Of(int bits, int world_size);
+  /// For 8, 16 or 32 bits, in a job of packets of `blocks`. R is the largest power of two with 2R <= floor((2^L - 1) / world_size) + 1.
+  static LaneFormat Of(int bits, int world_size, uint32_t blocks = MLNET_BLOCKS_MTU1500);
 };
 
 /// log2 of R for lanes of `bits` bits: n lanes of at most 2R - 1 fit.

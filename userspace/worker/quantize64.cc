@@ -33,11 +33,11 @@ ExponentRange RangeOf64(const PacketExps& exps, size_t block) {
   return {largest, kExponentMax - Pair(exps, 4 * block + 2)};
 }
 
-void MeasureExps64(std::span<const double> x, PacketExps& exps) {
+void MeasureExps64(std::span<const double> x, uint32_t block_elements, PacketExps& exps) {
   exps.fill(0);
-  for (size_t first = 0; first < x.size(); first += kBlock64Elements) {
+  for (size_t first = 0; first < x.size(); first += block_elements) {
     int largest = 0, smallest = kExponentMax;
-    for (const double value : x.subspan(first, std::min<size_t>(kBlock64Elements, x.size() - first))) {
+    for (const double value : x.subspan(first, std::min<size_t>(block_elements, x.size() - first))) {
       if (value == 0 || !std::isfinite(value)) continue;
       const int exponent = std::max(1, static_cast<int>(std::bit_cast<uint64_t>(value) >> 52 & 0x7ff));
       largest = std::max(largest, exponent);
@@ -45,7 +45,7 @@ void MeasureExps64(std::span<const double> x, PacketExps& exps) {
     }
     if (largest == 0) continue;
     const uint16_t pair[2] = {static_cast<uint16_t>(largest), static_cast<uint16_t>(kExponentMax - smallest)};
-    std::memcpy(&exps[first / kBlock64Elements * 4], pair, sizeof(pair));
+    std::memcpy(&exps[first / block_elements * 4], pair, sizeof(pair));
   }
 }
 

@@ -12,12 +12,12 @@
 
 namespace mlnet::worker {
 
-inline constexpr uint32_t kBlock64Elements = MLNET_BLOCK64_BYTES / 8;
+inline constexpr uint32_t kBlock64Elements = MLNET_BLOCK64_BYTES / 8;  // twice as many where a pair covers two
 inline constexpr int kFloat32Bias = 127, kFloat64Bias = 1023;
 
 /// The 16-bit exponent pair of a block of float64 (wire.h).
 ExponentRange RangeOf64(const PacketExps& exps, size_t block);
-void MeasureExps64(std::span<const double> x, PacketExps& exps);
+void MeasureExps64(std::span<const double> x, uint32_t block_elements, PacketExps& exps);
 
 /// One lane: `largest` is the block's exponent with `bias`. What is not finite gives q = 0.
 uint64_t QuantizeOne64(double x, int largest, int bias, int log2_range);

@@ -29,7 +29,7 @@
 #include "verdict.h"
 #include "wire.h"
 
-#define MLNET_ABI_VERSION 5 /* of everything in this file; part of the pin path */
+#define MLNET_ABI_VERSION 6 /* of everything in this file; part of the pin path */
 
 #define MLNET_JOBS_MAX 65536
 #define MLNET_TREES_MAX 32 /* of one job */

@@ -115,6 +115,6 @@ MLNET_INLINE __u64 mlnet_mac_tag(const struct mlnet_key *key, const struct mlnet
 	return mlnet_sip_end(&s, 72ULL << 56);
 }
 
-MLNET_STATIC_ASSERT(sizeof(struct mlnet_key) == 16 + 183 * 8, "key layout");
+MLNET_STATIC_ASSERT(sizeof(struct mlnet_key) == 16 + 359 * 8, "key layout");
 
 #endif /* MLNET_ABI_MAC_H */

@@ -6,7 +6,8 @@
  *   Ethernet 14 | IPv4 20 or IPv6 40 | UDP 8 | header 22 | payload words*8 | trailer 42 | tag 8, or none (mac.h)
  *
  * With these sizes the payload starts at byte 64 of an untagged IPv4 frame, and 176 words plus the
- * trailer fill an MTU of 1500 exactly; with IPv6 160 do. All multi-byte fields are little-endian.
+ * trailer fill an MTU of 1500 exactly; with IPv6 160 do. Larger MTUs take up to 352, what drivers still put
+ * into one page with XDP's headroom. All multi-byte fields are little-endian.
  */
 #ifndef MLNET_ABI_WIRE_H
 #define MLNET_ABI_WIRE_H
@@ -16,13 +17,18 @@
 #define MLNET_PROTO_VERSION 1
 #define MLNET_UDP_PORT 28012 /* "ml"; configurable per daemon, the same on all hosts of a cluster */
 
-#define MLNET_BLOCK_BYTES 128 /* one block exponent pair covers this many payload bytes */
+#define MLNET_BLOCK_BYTES 128 /* payloads are multiples of it */
 #define MLNET_BLOCK_WORDS 16
-#define MLNET_BLOCKS_MAX 11 /* blocks of a full packet at MTU 1500, IPv4, no tags */
-#define MLNET_WORDS_MAX 176 /* MLNET_BLOCKS_MAX * MLNET_BLOCK_WORDS */
-#define MLNET_EXPS_BYTES 22 /* two bytes a block */
-#define MLNET_BLOCK64_BYTES 256 /* a block of 64-bit lanes */
-#define MLNET_BLOCKS64_MAX 5 /* of them in a packet: 160 words, 20 bytes of exponents */
+#define MLNET_BLOCKS_MAX 22
+#define MLNET_BLOCKS_MTU1500 11 /* of a full packet at MTU 1500, IPv4, no tags */
+#define MLNET_WORDS_MAX 352 /* MLNET_BLOCKS_MAX * MLNET_BLOCK_WORDS */
+#define MLNET_MTU_MAX 2936 /* of a full packet with IPv6 and a tag */
+#define MLNET_PAIRS_MAX 11
+#define MLNET_EXPS_BYTES 22 /* exponent pairs, two bytes each */
+/* Blocks under one exponent pair, in jobs whose full packets have so many blocks. Twice as many for 64-bit lanes. */
+#define MLNET_BLOCKS_PER_PAIR(blocks) ((blocks) > MLNET_PAIRS_MAX ? 2 : 1)
+#define MLNET_BLOCK64_BYTES 256 /* two blocks: 64-bit lanes go by them */
+#define MLNET_PAIRS64_MAX 5 /* four bytes each */
 #define MLNET_CHILDREN_MAX 64
 #define MLNET_CLASSES_MAX 8
 #define MLNET_STREAMS_MAX 2 /* 0 main, 1 fix-up */
@@ -132,23 +138,23 @@ struct mlnet_trailer {
 #define MLNET_MIX_K(i) (0x9e3779b97f4a7c15ULL * (2ULL * (i) + 1ULL))
 
 /*
- * Exponent pair of a block, byte 2b the largest, byte 2b+1 the smallest; both merge by maximum. Elements
+ * Exponent pair of a block, or of two in jobs with packets of more than MLNET_PAIRS_MAX, byte 2b the largest, byte 2b+1 the smallest; both merge by maximum. Elements
  * that are not finite do not count; MLNET_F_NONFINITE tells of them.
  *   largest   0: all zero; 1..254: biased float32 exponent of the largest magnitude (subnormals
  *             count as 1)
  *   smallest  0: all zero; else 255 - biased exponent of the smallest non-zero magnitude
- * MLNET_WIRE_FLOAT64: a block is MLNET_BLOCK64_BYTES, and both have 16 bits, at 4b and 4b+2: 1..2046 and
+ * MLNET_WIRE_FLOAT64: a pair covers MLNET_BLOCK64_BYTES or twice that, and both have 16 bits, at 4b and 4b+2: 1..2046 and
  * 2047 - exponent.
  * A probe packet carries the pairs of MLNET_PROBE_COVERS data packets, MLNET_EXPS_BYTES each.
  */
-#define MLNET_PROBE_COVERS 64 /* MLNET_WORDS_MAX * 8 / MLNET_EXPS_BYTES */
+#define MLNET_PROBE_COVERS 128 /* MLNET_WORDS_MAX * 8 / MLNET_EXPS_BYTES */
 
 MLNET_STATIC_ASSERT(sizeof(struct mlnet_hdr) == 22, "header is 22 bytes on the wire");
 MLNET_STATIC_ASSERT(sizeof(struct mlnet_trailer) == 42, "trailer is 42 bytes on the wire");
 MLNET_STATIC_ASSERT(14 + 20 + 8 + sizeof(struct mlnet_hdr) == 64, "payload starts at byte 64");
-MLNET_STATIC_ASSERT(64 + MLNET_WORDS_MAX * 8 + sizeof(struct mlnet_trailer) == 1514,
+MLNET_STATIC_ASSERT(64 + MLNET_BLOCKS_MTU1500 * MLNET_BLOCK_BYTES + sizeof(struct mlnet_trailer) == 1514,
 		    "a full packet fills MTU 1500");
 MLNET_STATIC_ASSERT(MLNET_PROBE_COVERS * MLNET_EXPS_BYTES == MLNET_WORDS_MAX * 8,
-		    "a probe covers 64 packets");
+		    "a probe covers 128 packets, or 64 at MTU 1500");
 
 #endif /* MLNET_ABI_WIRE_H */

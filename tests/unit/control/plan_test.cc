@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "control/tree.h"
+#include "mlnet/wire.h"
 #include "unit/control/plan_world.h"
 
 namespace mlnet::control {
@@ -133,7 +134,13 @@ TEST(plan, smallest_mtu_decides_and_too_small_is_refused_by_name) {
 TEST(plan, blocks_follow_the_frame_layout) {
   EXPECT_EQ(BlocksPerPacket(1500, false, false), 11u);  // 1500 - 20 - 8 - 22 - 42 = 1408 = 11 * 128
   EXPECT_EQ(BlocksPerPacket(1499, false, false), 10u);
-  EXPECT_EQ(BlocksPerPacket(9000, false, false), 11u);
+  EXPECT_EQ(BlocksPerPacket(1628, false, false), 12u);  // from here on by two: a pair of exponents covers two
+  EXPECT_EQ(BlocksPerPacket(1883, false, false), 12u);
+  EXPECT_EQ(BlocksPerPacket(1884, false, false), 14u);
+  EXPECT_EQ(BlocksPerPacket(2908, false, false), 22u);
+  EXPECT_EQ(BlocksPerPacket(MLNET_MTU_MAX, true, true), 22u);
+  EXPECT_EQ(BlocksPerPacket(MLNET_MTU_MAX - 1, true, true), 20u);
+  EXPECT_EQ(BlocksPerPacket(9000, false, false), 22u);
   EXPECT_EQ(BlocksPerPacket(220, false, false), 1u);
   EXPECT_EQ(BlocksPerPacket(219, false, false), 0u);
   EXPECT_EQ(BlocksPerPacket(0, false, false), 0u);

@@ -45,7 +45,7 @@ struct Element {
 };
 
 std::vector<Element> ElementsOf(const Reduction& reduction, size_t count) {
-  const size_t block = BlockElements(reduction.dtype, reduction.wire);
+  const size_t block = BlockElements(reduction);
   std::vector<Element> elements(count);
   for (size_t first = 0; first < count; first += block) {
     const size_t end = std::min(first + block, count);
@@ -81,7 +81,7 @@ uint64_t Wrong(const Reduction& reduction, const Bytes& result) {
 }
 
 Reduction Float32(int world_size, Promise promise = Promise::kBlock) {
-  return {DataType::kFloat32, ReduceOp::kSum, promise, WireType::kInt32, world_size};
+  return {DataType::kFloat32, ReduceOp::kSum, promise, WireType::kInt32, world_size, 128};
 }
 
 /// An element off by nine tenths of `bound` is right, one off by eleven is wrong.
@@ -225,12 +225,17 @@ TEST(ErrorBound, FollowsTheFormulas) {
   EXPECT_EQ(ErrorBound(reduction, 2, 0x1p-40L), 0x1p-64L);
 }
 
-TEST(BlockElements, AreThoseOf128BytesOfLanes) {
-  EXPECT_EQ(BlockElements(DataType::kFloat32, WireType::kInt32), 32u);
-  EXPECT_EQ(BlockElements(DataType::kFloat16, WireType::kInt32), 32u);
-  EXPECT_EQ(BlockElements(DataType::kFloat32, WireType::kInt16), 64u);
-  EXPECT_EQ(BlockElements(DataType::kFloat32, WireType::kInt8), 128u);
-  EXPECT_EQ(BlockElements(DataType::kFloat64, WireType::kInt32), 32u);
+TEST(BlockElements, AreThoseOfTheBytesOfLanesUnderOneBound) {
+  const auto elements = [](DataType dtype, WireType wire, size_t bytes) {
+    return BlockElements({dtype, ReduceOp::kSum, Promise::kBlock, wire, 4, bytes});
+  };
+  for (const size_t bytes : {128, 256}) {
+    EXPECT_EQ(elements(DataType::kFloat32, WireType::kInt32, bytes), bytes / 4);
+    EXPECT_EQ(elements(DataType::kFloat16, WireType::kInt32, bytes), bytes / 4);
+    EXPECT_EQ(elements(DataType::kFloat32, WireType::kInt16, bytes), bytes / 2);
+    EXPECT_EQ(elements(DataType::kFloat32, WireType::kInt8, bytes), bytes);
+    EXPECT_EQ(elements(DataType::kFloat64, WireType::kInt32, bytes), bytes / 4);
+  }
 }
 
 TEST(FloatChecker, SumsOfAnotherSeedAreWrongAlmostEverywhere) {

@@ -105,6 +105,9 @@ TEST(Site, FramesOfAnMtu) {
   FitToMtu(s, 576);  // 576 - 92 bytes hold 3 blocks of 128
   EXPECT_EQ(s.payload_bytes, 384);
   EXPECT_EQ(s.frame_bytes, 490);
+  FitToMtu(s, 3498);
+  EXPECT_EQ(s.payload_bytes, 2816);
+  EXPECT_EQ(s.frame_bytes, 2922);
 }
 
 struct BadInput {

@@ -17,7 +17,7 @@
 namespace mlnet::worker {
 
 struct LoopbackShape {
-  uint32_t blocks = MLNET_BLOCKS_MAX;
+  uint32_t blocks = MLNET_BLOCKS_MTU1500;
   uint32_t slots = 8;
   size_t small_bytes = 0;
   std::vector<uint32_t> weights{1};  // of the trees

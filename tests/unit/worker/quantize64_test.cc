@@ -93,7 +93,7 @@ TEST(Quantize64, exponents_have_16_bits_and_leave_out_what_is_not_finite) {
   x[6] = INFINITY;
   x[40] = 5e-324;  // subnormal: 1
   PacketExps exps;
-  MeasureExps64(x, exps);
+  MeasureExps64(x, kBlock64Elements, exps);
   EXPECT_EQ(RangeOf64(exps, 0).largest, 1023);
   EXPECT_EQ(RangeOf64(exps, 0).smallest, 983);
   EXPECT_EQ(RangeOf64(exps, 1).largest, 1);

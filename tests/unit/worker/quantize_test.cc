@@ -17,9 +17,9 @@
 namespace mlnet::worker {
 namespace {
 
-constexpr size_t kElements = MLNET_BLOCKS_MAX * 32;
+constexpr size_t kElements = MLNET_PAIRS_MAX * 32;
 
-size_t BlockElements(int bits) { return 1024 / static_cast<size_t>(bits); }
+
 
 // Biased exponent by its definition; subnormals count as 1.
 int ReferenceExponent(float x) {
@@ -54,18 +54,23 @@ struct Call {
   int n;
   int bits;
   std::vector<std::vector<float>> in;
+  uint32_t blocks = MLNET_BLOCKS_MTU1500;
 };
+
+// 128 bytes of lanes, or 256 in larger packets.
+size_t BlockElements(const Call& call) { return (call.blocks > 11 ? 2048 : 1024) / static_cast<size_t>(call.bits); }
 
 // n ranks with `size` elements; values of a rank cluster around an exponent, as gradients do, or spread
 // over the whole range.
 rc::Gen<Call> AnyCall() {
   return rc::gen::mapcat(
       rc::gen::tuple(rc::gen::inRange(1, 65), rc::gen::inRange<size_t>(1, kElements + 1),
-                     rc::gen::arbitrary<uint32_t>(), rc::gen::inRange(0, 3), rc::gen::element(32, 16, 8)),
-      [](const std::tuple<int, size_t, uint32_t, int, int>& shape) {
-        const auto [n, size, seed, style, lane_bits] = shape;
+                     rc::gen::arbitrary<uint32_t>(), rc::gen::inRange(0, 3), rc::gen::element(32, 16, 8), rc::gen::element(1U, 2U)),
+      [](const std::tuple<int, size_t, uint32_t, int, int, uint32_t>& shape) {
+        const auto [n, some, seed, style, lane_bits, per_pair] = shape;
+        const size_t size = some * per_pair;
         std::mt19937_64 random(seed);
-        Call call{n, lane_bits, {}};
+        Call call{n, lane_bits, {}, MLNET_PAIRS_MAX * per_pair};
         const int center = static_cast<int>(random() % 270) - 145;
         for (int r = 0; r < n; ++r) {
           std::vector<float> x(size);
@@ -94,7 +99,7 @@ PacketExps Merge(const std::vector<PacketExps>& all) {
 
 // The whole way of one packet through n ranks and an adder of 64-bit words.
 std::vector<float> Sum(const Call& call, PacketExps* common_out = nullptr) {
-  const LaneFormat format = LaneFormat::Of(call.bits, call.n);
+  const LaneFormat format = LaneFormat::Of(call.bits, call.n, call.blocks);
   std::vector<PacketExps> local(call.in.size());
   for (size_t r = 0; r < call.in.size(); ++r) MeasureExps(call.in[r], format.block_elements, local[r]);
   const PacketExps common = Merge(local);
@@ -124,10 +129,10 @@ TEST(Quantize, range_is_the_largest_power_of_two_that_cannot_carry) {
 RC_GTEST_PROP(Quantize, exponents_are_those_of_the_extremes_of_each_block, ()) {
   const auto size = *rc::gen::inRange<size_t>(1, kElements + 1);
   const auto x = *rc::gen::container<std::vector<float>>(size, AnyFinite());
-  const size_t each = *rc::gen::element<size_t>(32, 64, 128);
+  const size_t each = *rc::gen::element<size_t>(32, 64, 128, 256);
   PacketExps exps;
   MeasureExps(x, static_cast<uint32_t>(each), exps);
-  for (size_t b = 0; b < MLNET_BLOCKS_MAX; ++b) {
+  for (size_t b = 0; b < MLNET_PAIRS_MAX; ++b) {
     int largest = 0, smallest = 0;
     for (size_t i = b * each; i < std::min(size, (b + 1) * each); ++i) {
       if (x[i] == 0) continue;
@@ -144,7 +149,7 @@ RC_GTEST_PROP(Quantize, sums_of_1_to_64_ranks_stay_within_the_bound_over_the_who
   const auto out = Sum(call);
   int ceil_log2 = 0;
   while ((1 << ceil_log2) < call.n) ++ceil_log2;
-  const size_t each = BlockElements(call.bits);
+  const size_t each = BlockElements(call);
   for (size_t block = 0; block < out.size(); block += each) {
     const size_t end = std::min(out.size(), block + each);
     long double most = 0;
@@ -172,7 +177,7 @@ RC_GTEST_PROP(Quantize, lanes_and_values_equal_the_definition_bit_for_bit, ()) {
   const auto out = Sum(call, &common);
   const long double range = ReferenceRange(call.bits, call.n);
   for (size_t i = 0; i < out.size(); ++i) {
-    const int exponent = common[2 * (i / BlockElements(call.bits))];
+    const int exponent = common[2 * (i / BlockElements(call))];
     if (exponent == 0) {
       RC_ASSERT(std::bit_cast<uint32_t>(out[i]) == 0u);
       continue;

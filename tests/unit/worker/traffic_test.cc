@@ -55,7 +55,8 @@ std::vector<Bytes> Outputs(const Case& c, const LoopbackShape& shape, bool is_in
 }
 
 LoopbackShape AnyShape() {
-  return {*rc::gen::inRange<uint32_t>(2, MLNET_BLOCKS_MAX + 1), 1U << *rc::gen::inRange(1, 5), 0, {1},
+  const auto blocks = *rc::gen::inRange<uint32_t>(2, MLNET_BLOCKS_MAX + 1);
+  return {blocks > MLNET_PAIRS_MAX ? blocks / 2 * 2 : blocks, 1U << *rc::gen::inRange(1, 5), 0, {1},
           *rc::gen::arbitrary<uint32_t>()};
 }
 

@@ -21,10 +21,12 @@ constexpr int kWideBits = 12;
 constexpr int kLowLevelsMost = 30;  // both lanes as one number stay in 62 bits, in a world of one too
 constexpr int kFarBits64 = 24;  // float64: no wider lanes exist, and nobody takes it for 12 bits
 
-LaneFormat FormatOf(const CollectiveSpec& spec, int world_size) {
-  if (spec.dtype == DataType::kFloat64) return {64, Log2Range(64, world_size), kBlock64Elements};
+LaneFormat FormatOf(const CollectiveSpec& spec, const JobShape& job) {
+  if (spec.dtype == DataType::kFloat64) {
+    return {64, Log2Range(64, job.world_size), kBlock64Elements * MLNET_BLOCKS_PER_PAIR(job.blocks)};
+  }
   const int bits = spec.wire == WireType::kInt8 ? 8 : spec.wire == WireType::kInt16 ? 16 : 32;
-  return LaneFormat::Of(bits, world_size);
+  return LaneFormat::Of(bits, job.world_size, job.blocks);
 }
 
 uint8_t WireOf(int bits) {
@@ -32,8 +34,10 @@ uint8_t WireOf(int bits) {
   return bits == 32 ? MLNET_WIRE_BIASED32 : bits == 16 ? MLNET_WIRE_BIASED16 : MLNET_WIRE_BIASED8;
 }
 
+// Those under one exponent each, of a full packet.
 uint32_t BlocksOf(const JobShape& job, int bits) {
-  return bits == 64 ? std::min<uint32_t>(job.blocks / 2, MLNET_BLOCKS64_MAX) : job.blocks;
+  const uint32_t pairs = job.blocks / MLNET_BLOCKS_PER_PAIR(job.blocks);
+  return bits == 64 ? std::min<uint32_t>(pairs / 2, MLNET_PAIRS64_MAX) : pairs;
 }
 
 }  // namespace
@@ -49,7 +53,7 @@ FloatTraffic::FloatTraffic(const CollectiveSpec& spec, const JobShape& job, Coun
       job_(job),
       counters_(counters),
       window_(spec, SizeOf(spec.dtype), spec.count),
-      format_(FormatOf(spec, job.world_size)),
+      format_(FormatOf(spec, job)),
       block_elements_(format_.block_elements),
       packet_blocks_(BlocksOf(job, format_.bits)),
       packet_elements_(packet_blocks_ * block_elements_),
@@ -77,7 +81,8 @@ Shape FloatTraffic::ShapeOf(uint64_t packet) const {
     const uint8_t op = IsDouble() ? MLNET_OP_MAX16 : MLNET_OP_MAX8;
     return {WordsFor(count * MLNET_EXPS_BYTES), wire::OpWire(op, MLNET_WIRE_EXPS), true};
   }
-  const size_t elements = ElementsOf(packet - probes_);
+  // Lanes are made by the exponent, padding too.
+  const size_t elements = CeilDiv(ElementsOf(packet - probes_), block_elements_) * block_elements_;
   return {WordsFor(elements * static_cast<size_t>(format_.bits) / 8),
           wire::OpWire(MLNET_OP_ADD64, WireOf(format_.bits)), true};
 }
@@ -103,7 +108,7 @@ std::span<const double> FloatTraffic::DoublesOf(uint64_t data_packet) const {
 
 void FloatTraffic::Measure(uint64_t data_packet, PacketExps& exps) const {
   if (IsDouble()) {
-    MeasureExps64(DoublesOf(data_packet), exps);
+    MeasureExps64(DoublesOf(data_packet), block_elements_, exps);
     return;
   }
   std::array<float, kPacketFloatsMax> scratch;
@@ -160,7 +165,8 @@ bool FloatTraffic::FillLanes(uint64_t data_packet, bool is_retry, std::span<uint
 // The high lanes of wide blocks: all but the low bits of q + R.
 void FloatTraffic::FillHigh(uint64_t data_packet, std::span<const float> x, uint32_t* lanes) const {
   const PacketExps& common = common_[data_packet % common_.size()];
-  for (size_t at = 0, b = 0; at < x.size(); at += kBlock64Elements, ++b) {
+  for (size_t at = 0; at < x.size(); at += kBlock64Elements) {
+    const size_t b = at / block_elements_;
     const LowLanes* low = LowLanesOf(WidthOf(common, b));
     if (low == nullptr) continue;
     std::array<uint64_t, kBlock64Elements> whole;
@@ -176,7 +182,7 @@ bool FloatTraffic::FillLanes64(uint64_t data_packet, bool is_retry, std::span<ui
   const uint32_t open = OpenMask(common);
   bool all_finite = true;
   for (size_t i = 0; i < words.size(); ++i) {
-    const size_t block = i / kBlock64Elements;
+    const size_t block = i / block_elements_;
     const bool is_open = (open >> block & 1U) != 0;
     const double value = i < x.size() ? x[i] : 0;
     all_finite &= std::isfinite(value);
@@ -234,11 +240,13 @@ void FloatTraffic::Learn(uint64_t data_packet, const uint8_t* exps) {
     const size_t first = data_packet * packet_elements_ + b * block_elements_;
     const size_t end = std::min<size_t>(first + block_elements_, spec_.count);
     const Width width = WidthOf(common, b);
-    if (width == Width::kFar) {
-      for (size_t at = first; at < end; at += kBlock64Elements) far_.push_back({at / kBlock64Elements, largest});
-    } else if (first < end) {
-      (width == Width::kWide ? wide_ : half_wide_).blocks.push_back({first / kBlock64Elements, largest, high_sums_.size()});
-      high_sums_.emplace_back();
+    for (size_t at = first; at < end; at += kBlock64Elements) {
+      if (width == Width::kFar) {
+        far_.push_back({at / kBlock64Elements, largest});
+      } else {
+        (width == Width::kWide ? wide_ : half_wide_).blocks.push_back({at / kBlock64Elements, largest, high_sums_.size()});
+        high_sums_.emplace_back();
+      }
     }
   }
 }
@@ -295,9 +303,9 @@ void FloatTraffic::TakeLanes(uint64_t data_packet, const mlnet_cell& cell) {
 void FloatTraffic::TakeHigh(uint64_t data_packet, const mlnet_cell& cell) {
   const PacketExps& common = CommonOf(data_packet);
   size_t high = first_high_[data_packet % covered_];
-  for (size_t b = 0; b * kBlock64Elements < ElementsOf(data_packet); ++b) {
-    if (LowLanesOf(WidthOf(common, b)) == nullptr) continue;
-    std::memcpy(high_sums_[high++].data(), cell.w + b * MLNET_BLOCK_WORDS, sizeof(HighSums));
+  for (size_t at = 0; at < ElementsOf(data_packet); at += kBlock64Elements) {
+    if (LowLanesOf(WidthOf(common, at / block_elements_)) == nullptr) continue;
+    std::memcpy(high_sums_[high++].data(), cell.w + at / 2, sizeof(HighSums));  // two lanes a word
   }
 }
 
@@ -307,7 +315,7 @@ void FloatTraffic::TakeLanes64(uint64_t data_packet, const mlnet_cell& cell) {
   const uint32_t open = OpenMask(common);
   for (size_t at = 0, b = 0; at < count; at += block_elements_, ++b) {
     if ((open >> b & 1U) != 0) continue;
-    std::array<double, kBlock64Elements> sums;
+    std::array<double, 2 * kBlock64Elements> sums;
     const size_t n = std::min<size_t>(block_elements_, count - at);
     const int largest = RangeOf64(common, b).largest;
     for (size_t i = 0; i < n; ++i) {
@@ -322,7 +330,7 @@ void FloatTraffic::StoreFloatSums(size_t first, size_t count, const float* sums)
     window_.Write(first, count, sums);
     return;
   }
-  std::array<uint16_t, MLNET_BLOCK_BYTES> narrow;  // a block has no more elements
+  std::array<uint16_t, kBlockFloatsMax> narrow;
   StoreFloats(spec_.dtype, sums, count, narrow.data());
   window_.Write(first, count, narrow.data());
 }

@@ -25,7 +25,7 @@ namespace mlnet::worker {
 struct JobShape {
   int rank = 0;
   int world_size = 1;
-  uint32_t blocks = MLNET_BLOCKS_MAX;  // of a full packet
+  uint32_t blocks = MLNET_BLOCKS_MTU1500;  // of a full packet
   uint32_t slots = 1;                  // P of the class
   uint64_t seed = 0;  // of stochastic rounding: different for each rank and collective
 };

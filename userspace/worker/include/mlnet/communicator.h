@@ -131,13 +131,15 @@ class Communicator {
   virtual int world_size() const = 0;
   /// Traffic classes of the job.
   virtual int classes() const = 0;
+  /// Bytes of lanes that share the error bound of AllReduce: 128, or 256 in jobs whose NICs all have an MTU of 1628 or more.
+  virtual size_t block_bytes() const = 0;
 
   /// Element-wise over all ranks; `in` may equal `out`. count may be 0. The same bits on every rank.
   ///   integers  exact; sums wrap. kBool sums are logical or
   ///   kMin, kMax  exact, every type; a NaN on any rank gives NaN
   ///   kBitAnd, kBitOr, kBitXor  integers and kBool
   ///   sums of floats  NaN and infinities exactly as IEEE 754 has them. Finite elements, with L lane bits, n
-  ///   ranks and M the largest magnitude in a block of 128 bytes of lanes (kFloat64: 256) over all ranks:
+  ///   ranks and M the largest magnitude in a block (block_bytes; kFloat64: twice that) over all ranks:
   ///     |error| <= n * M * 2^(ceil(log2 n) + 1 - L), twice that if is_stochastic, L = 32, 16, 8; kFloat64 64;
   ///     kInt32 wire, keeps_small: and |error| <= 2^-12 * the sum of the magnitudes; kFloat64: 2^-24 of it;
   ///   plus one rounding to float32 and to the type. Up to JoinOptions::small_bytes: float adds in rank order.
