@@ -10,6 +10,7 @@
 #include <linux/ip.h>
 #include <linux/udp.h>
 #include <net/if.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -124,7 +125,7 @@ class Xsk {
       error = xsk_socket__create(&socket_, "v0", 0, umem_, nullptr, &tx_, &config);
       if (error == 0) break;
       xsk_umem__delete(umem_);
-      ::usleep(10'000);
+      ::poll(nullptr, 0, 10);
     }
     errno = -error;
     Check(error == 0, "xsk_socket__create");

@@ -226,7 +226,7 @@ TEST_F(TagTest, all_other_traffic_leaves_bit_by_bit_as_it_came) {
   add([](Frame& f) { f.type = 12; });
   add([](Frame& f) { f.class_stream = 16; });
   add([](Frame& f) { f.nominal_words = 17; });
-  add([](Frame& f) { f.nominal_words = 192; });
+  add([](Frame& f) { f.nominal_words = MLNET_WORDS_MAX + MLNET_BLOCK_WORDS; });
   const size_t protocol_at = IsIpv6Run() ? 20 : 23;
   Bytes tcp = Sent(5, Tos(46)).Build();
   tcp[protocol_at] = 6;

@@ -15,7 +15,7 @@ Works SubmitAll(Cluster& cluster, FloatCall& call, int traffic_class) {
 }
 
 TEST(ClassesSim, an_urgent_tensor_overtakes_a_backlog) {
-  constexpr uint64_t kBacklog = 1500, kUrgent = 300;  // packets
+  constexpr uint64_t kBacklog = 3000, kUrgent = 300;  // packets
   Cluster cluster({.ranks = 3, .log2_slots = 5, .classes = {0, 5}});
   FloatCall backlog(3, kBacklog * kPacketElements, 1), urgent(3, kUrgent * kPacketElements, 2);
   Works works = SubmitAll(cluster, backlog, 0), urgent_works;
