@@ -172,6 +172,9 @@ int ShowJob(Context& context, const std::string& name) {
       << Paint(state, ToneOfState(state), color)
       << fmt::format(", id {}, epoch {}, {} ranks joined\n", Text(job, "id"), Text(job, "epoch"), Ranks(job));
   if (Text(job, "reason") != "-") out << "  reason      " << Text(job, "reason") << "\n";
+  if (const auto shrunk = job.find("shrunk"); shrunk != job.end() && shrunk->is_object()) {
+    out << "  goes on     without ranks that were lost: " << Text(*shrunk, "why") << "\n";
+  }
   if (Text(job, "hint") != "-") out << "  try         " << Text(job, "hint") << "\n";
   out << "  aggregator  " << Text(job, "aggregator") << "\n";
   if (const auto shape = job.find("shape"); shape != job.end() && !Text(*shape, "name").empty()) {

@@ -19,10 +19,6 @@ MemberRecord* FindMember(JobView& view, int rank) {
   return it == view.members.end() ? nullptr : &*it;
 }
 
-std::string Who(const MemberRecord& member) {
-  return NamesOf({member.rank}) + " (host " + member.host + ", pid " + std::to_string(member.pid) + ")";
-}
-
 std::vector<int> ConnectedRanks(const JobView& view) {
   std::vector<int> ranks;
   for (const MemberRecord& m : view.members) {
@@ -50,7 +46,8 @@ void Reopen(JobView& view) {
   fresh.declared = view.job.declared;
   fresh.spec = view.job.spec;
   fresh.job_id = view.job.job_id;
-  if (fresh.declared) fresh.world_size = view.job.world_size;
+  const int full = view.job.shrunk.world_size_full;
+  if (fresh.declared) fresh.world_size = full != 0 ? full : view.job.world_size;
   // Kept for the deadline's message: what ended the previous attempt is often why ranks are missing now.
   fresh.reason = view.job.reason;
   fresh.failed_ms = view.job.failed_ms;
@@ -117,6 +114,10 @@ std::string NamesOf(const std::vector<int>& ranks) {
     if (rank != kServerRank) text += std::exchange(separator, ", ") + std::to_string(rank);
   }
   return num_servers > 0 ? "the server and " + text : text;
+}
+
+std::string Who(const MemberRecord& member) {
+  return NamesOf({member.rank}) + " (host " + member.host + ", pid " + std::to_string(member.pid) + ")";
 }
 
 bool IsActive(const JobRecord& job) { return job.state == kPreparing || job.state == kReady; }
@@ -210,7 +211,8 @@ void JoinTimedOut(JobView& view, int rank, uint64_t waited_ms, uint64_t now_ms) 
 void Fail(JobView& view, const Error& error, std::vector<int> ranks, uint64_t now_ms) {
   JobRecord& job = view.job;
   if (HasEnded(job)) return;
-  job.failed_joining = job.state == kJoining;
+  // Ranks that go on have been in the job before.
+  job.failed_joining = job.state == kJoining && job.shrunk.from == 0;
   job.state = kFailed;
   job.failed_ms = now_ms;
   job.code = ErrorCodeName(error.code);

@@ -57,5 +57,7 @@ Error FailureOf(const JobRecord& job);
 
 /// "rank 1", "ranks 1, 3".
 std::string NamesOf(const std::vector<int>& ranks);
+/// "rank 1 (host w2, pid 812)".
+std::string Who(const MemberRecord& member);
 
 }  // namespace mlnet::control

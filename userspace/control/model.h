@@ -130,6 +130,17 @@ struct RingRecord {
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RingRecord, began_ms, why, token)
 
+/// What a job goes on from that has lost ranks (shrink.h).
+struct ShrinkRecord {
+  uint64_t from = 0;        // the incarnation that failed; 0: all ranks joined it
+  int world_size_full = 0;  // as declared, or as the first rank said
+  std::vector<int> lost;    // whom it goes on without, by their ranks in that incarnation
+  std::vector<std::string> lost_hosts;  // those of them without a rank that goes on
+  std::string why;          // who was lost, and how
+  std::string given_up;     // of a job that failed: who did not ask to go on in time
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ShrinkRecord, from, world_size_full, lost, lost_hosts, why, given_up)
+
 inline constexpr const char* kJoining = "joining";
 inline constexpr const char* kPreparing = "preparing";
 inline constexpr const char* kReady = "ready";
@@ -160,10 +171,11 @@ struct JobRecord {
   std::string hint;
   std::vector<int> ranks;  // who caused it
   RingRecord ring;
+  ShrinkRecord shrunk;
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobRecord, name, incarnation, state, world_size, declared, deleted, spec, progress, plan,
                                                 job_id, fan, fan_why, key, uid, opened_ms, failed_ms, mismatch_ms, failed_joining,
-                                                code, reason, hint, ranks, ring)
+                                                code, reason, hint, ranks, ring, shrunk)
 
 inline constexpr int kServerRank = -1;  // of the job's server, a member like the ranks
 
@@ -182,9 +194,11 @@ struct MemberRecord {
   uint32_t uid = kUidUnknown;  // of its process
   bool rings = false;          // can go on in a ring, and may
   uint16_t ring_port = 0;      // where it listens for that; 0: not yet
+  bool goes_on = false;        // of a job that failed: asks to go on with those who are left
+  int former_rank = -1;        // of a job that goes on: in the incarnation that failed
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(MemberRecord, incarnation, rank, host, pid, connected, left, fingerprint,
-                                                collective, pings, uid, rings, ring_port)
+                                                collective, pings, uid, rings, ring_port, goes_on, former_rank)
 
 /// How far one host is with one job.
 struct JobHostRecord {

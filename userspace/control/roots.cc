@@ -40,6 +40,8 @@ std::string ConsiderSpare(const PlanInput& in, const HostRecord& host, Candidate
     return i.aggregator && i.attached && !i.address.empty();
   });
   if (usable == host.ifaces.end()) return "its aggregator interface is not attached or has no address of the job's family";
+  const auto& lost_hosts = in.job->job.shrunk.lost_hosts;
+  if (std::find(lost_hosts.begin(), lost_hosts.end(), host.host) != lost_hosts.end()) return "the job has lost the ranks that it ran";
   if (const MemberRecord* rank = RankOn(in, host.host)) return "it runs rank " + std::to_string(rank->rank) + " of this job";
   if (const std::string why = WhyTooFull(in, host); !why.empty()) return why;
   out = {&host, &*usable, JobsSummedOn(*in.jobs, host.host)};

@@ -2,6 +2,7 @@
 // mlnetd: one thread that makes this host equal to what the store says, and answers its socket.
 //   daemon.cc            start, event loop, stop
 //   reconcile.cc         one pass: store -> maps, and the decisions of jobs
+//   planning.cc          a job that has all its ranks gets its plan
 //   rank_methods.cc      join, report, describe, abort, leave; a connection is a membership
 //   operator_methods.cc  what mlnetctl asks
 //   qos_methods.cc       the same: queues by priority
@@ -9,6 +10,7 @@
 //   level_methods.cc     the same: what jobs do, level by level and at the moment
 //   silence.cc           who has not been heard of
 //   ring.cc              jobs that go on without a host that summed
+//   shrink.cc            jobs that go on with the ranks that are left
 //   order.cc             who uses the links where jobs meet
 //   store_outage.cc      what goes on while the store does not answer
 //   takeover.cc          jobs that an earlier daemon left running, and their ranks
@@ -61,6 +63,13 @@ struct RankSession {
   bool was_ring_opened = false;  // told to open a port for the ring
   bool was_ring_joined = false;  // told who its neighbours are
   bool has_news = false;     // report is not in the store yet
+  struct Shrinking {
+    uint64_t wait_ms = 0;           // for the others to ask, too
+    uint64_t asked_ms = 0;          // this incarnation; 0: not yet
+    std::vector<int> former_ranks;  // by rank in this incarnation: the rank in the one that the process knows; empty: the same
+    std::string why;                // whom it has lost since
+  };
+  std::optional<Shrinking> shrinking;  // it has asked to go on with those who are left, and waits
   Fd process;                // pidfd: a forked child may keep the connection open
   uint64_t absent_until_ms = 0;  // it has no connection since the daemon was restarted, and is lost then; 0: it has one
 };
@@ -119,7 +128,6 @@ class Daemon : private rpc::ServerHandler {
   void PublishHost();
   bool Step(const control::JobView& view);
   void RemoveGone();
-  bool PlanIfFull(const control::JobView& view);
   Result<void> CheckSlots(const control::JobView& view);
   bool InstallIfNeeded(const control::JobView& view);
   void AskForHops(const control::JobView& view, const std::vector<std::string>& addresses);
@@ -139,6 +147,9 @@ class Daemon : private rpc::ServerHandler {
   bool Change(const std::string& name, uint64_t incarnation, const std::function<void(control::JobView&)>& change);
   bool FailJob(const control::JobView& view, const Error& error, std::vector<int> ranks);
 
+  // planning.cc
+  bool PlanIfFull(const control::JobView& view);
+
   // silence.cc
   void FindSilence();
   std::set<int> StoppedRanks(const std::string& job) const;
@@ -153,6 +164,13 @@ class Daemon : private rpc::ServerHandler {
   void ServeRings();
   void ServeRing(rpc::PeerId peer, RankSession& session, const control::JobView& view);
   void OnRingPort(const RankSession& session, const rpc::Request& request);
+
+  // shrink.cc
+  Result<void> OnShrink(rpc::PeerId peer, const rpc::Request& request);
+  void ServeShrinking(rpc::PeerId peer, RankSession& session, const control::JobView* view);
+  void ServeFailed(rpc::PeerId peer, RankSession& session, const control::JobView& view);
+  bool Follow(RankSession& session, const control::JobView& view) const;
+  void RefuseShrink(rpc::PeerId peer, RankSession& session, const Error& why);
 
   // order.cc
   void OrderJobs();

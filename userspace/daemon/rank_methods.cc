@@ -105,6 +105,10 @@ void Daemon::OnRequest(rpc::PeerId peer, const rpc::PeerInfo& info, rpc::Request
     }
     return;
   }
+  if (request.method == "shrink") {
+    if (auto ok = OnShrink(peer, request); !ok) server_->ReplyError(peer, request.id, ok.error());
+    return;
+  }
   if (OnRankMethod(peer, request)) return;
   auto result = OperatorMethod(request);
   if (result) server_->Reply(peer, request.id, *result);
@@ -194,6 +198,10 @@ void Daemon::AnswerJoin(rpc::PeerId peer, RankSession& session, const JobView& v
                        {"window_first", view.job.spec.window_first},
                        {"server", !plan.server_host.empty()},
                        {"trees", trees}};
+  if (session.shrinking) {
+    result["shrunk"] = {{"former_ranks", session.shrinking->former_ranks}, {"why", session.shrinking->why}};
+    session.shrinking.reset();
+  }
   if (!view.job.key.empty()) result["key"] = view.job.key;
   const datapath::HostJob& kernel = *local.kernel;
   std::vector<int> fds = is_server ? std::vector{kernel.server_inbox_fd(), kernel.server_wake_fd(), kernel.server_ring_fd()}
@@ -260,7 +268,9 @@ void Daemon::OnAbort(const RankSession& session, const rpc::Request& request) {
   spdlog::warn("job {}: {}", session.job, error.ToString());
   Tell(session.job, session.incarnation, [rank = session.rank, error](JobView& view) {
     // Of a mismatch one rank knows half: the job fails when all have said what they called.
-    if (error.code != ErrorCode::kMismatch) Fail(view, error, {rank}, NowMs());
+    // Who misses another rank is not the one that is lost.
+    const auto ranks = error.code == ErrorCode::kRankLost ? std::vector<int>{} : std::vector{rank};
+    if (error.code != ErrorCode::kMismatch) Fail(view, error, ranks, NowMs());
     else if (view.job.mismatch_ms == 0) view.job.mismatch_ms = NowMs();
   });
 }

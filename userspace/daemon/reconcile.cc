@@ -146,6 +146,7 @@ void Daemon::Uninstall(const std::string& name) {
   if (auto ok = store_->SaveCounters(name, local->incarnation, {last}); !ok) WarnOfStore("", ok.error());
   probes_.erase(name);
   policies_.erase(name);
+  suspicions_.erase(name);
   jobs_.Uninstall(name);
 }
 
@@ -179,33 +180,6 @@ bool Daemon::EndIfBroken(const JobView& view) {
     if (!why.empty()) return LoseHost(view, host, Error{ErrorCode::kUnavailable, why, "start it again, then the job"});
   }
   return false;
-}
-
-bool Daemon::PlanIfFull(const JobView& view) {
-  if (!IsFull(view) || !CanJudgeHosts()) return false;
-  auto fresh = store_->LoadOpen({});  // for the heartbeats
-  if (!fresh) return false;
-  auto done = store_->UpdateJob(view.job.name, [&](std::optional<JobView>& v) -> Result<void> {
-    if (!v || !IsFull(*v)) return {};
-    auto plan = control::MakePlan({&*v, &fresh->hosts, &fresh->jobs, config_.addressing, NowMs()});
-    auto numbers = plan ? store_->TakeNumbers(v->job.job_id) : tl::make_unexpected(plan.error());
-    auto key = numbers ? MakeJobKey(v->job.spec) : tl::make_unexpected(numbers.error());
-    if (!key) {
-      spdlog::warn("job {} failed: {}", v->job.name, key.error().ToString());
-      Fail(*v, key.error(), {}, NowMs());
-      return {};
-    }
-    control::Number(*plan, *numbers, config_.addressing);
-    v->job.plan = *plan;
-    v->job.key = *key;
-    v->job.job_id = numbers->job_id;
-    v->job.state = control::kPreparing;
-    v->job.reason.clear();
-    spdlog::info("job {}: {} ranks, summed by {}: {}", v->job.name, v->job.world_size, NamesOfAggregators(*plan), plan->why);
-    return {};
-  });
-  if (!done) WarnOfStore("job " + view.job.name + ": ", done.error());
-  return done.has_value();
 }
 
 // A packet to each makes the kernel find out; the next pass looks again.
@@ -333,7 +307,9 @@ void Daemon::ServeSessions() {
   }
   for (const rpc::PeerId peer : peers) {
     const auto it = sessions_.find(peer);
-    if (it != sessions_.end()) ServeSession(peer, it->second, FindJob(it->second.job));
+    if (it == sessions_.end()) continue;
+    const JobView* view = FindJob(it->second.job);
+    it->second.shrinking ? ServeShrinking(peer, it->second, view) : ServeSession(peer, it->second, view);
   }
 }
 

@@ -6,8 +6,9 @@
 #include "control/job.h"
 #include "control/plan.h"
 #include "control/ring.h"
-#include "daemon/levels.h"
+#include "control/shrink.h"
 #include "control/tree.h"
+#include "daemon/levels.h"
 
 namespace mlnet::daemon {
 
@@ -135,6 +136,8 @@ Json JobDetail(const JobView& view, const std::vector<Store::Counters>& counters
   detail["code"] = job.state == control::kFailed ? Json(job.code) : Json(nullptr);
   detail["hint"] = job.hint;
   detail["mode_why"] = IsInRing(job) ? Json(job.ring.why) : Json(nullptr);
+  detail["shrunk"] = job.shrunk.from == 0 ? Json(nullptr)
+                                          : Json{{"from", job.shrunk.from}, {"former_ranks", FormerRanks(view)}, {"lost", job.shrunk.lost}, {"why", job.shrunk.why}};
   detail["ranks"] = job.ranks;
   detail["spec"] = job.spec;
   detail["progress"] = job.progress;

@@ -35,6 +35,9 @@ class Client {
   /// The next push: nullopt when none came within `timeout`, kUnavailable when the daemon went away.
   Result<std::optional<Json>> NextPush(std::chrono::milliseconds timeout = std::chrono::milliseconds{0});
 
+  /// Forgets the pushes that have been read and not been asked for.
+  void DropPushes() { pushes_.clear(); }
+
   /// Readable when NextPush may have something. Empty the queue with NextPush before sleeping on it.
   int poll_fd() const { return socket_.get(); }
 

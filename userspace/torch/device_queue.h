@@ -47,6 +47,8 @@ class CallQueue final : public Communicator {
   std::shared_ptr<mlnet::Work> Push(const void* in, size_t count, DataType dtype, const CallOptions& options) override;
   std::shared_ptr<mlnet::Work> Pull(void* out, size_t bytes, const CallOptions& options) override;
   CommStats Stats() const override { return comm_->Stats(); }
+  Result<std::unique_ptr<Communicator>> Shrink(const ShrinkOptions& options) override { return comm_->Shrink(options); }
+  const ShrinkReport& shrunk() const override { return comm_->shrunk(); }
 
  private:
   using Call = std::function<std::shared_ptr<mlnet::Work>(Communicator&)>;

@@ -73,6 +73,12 @@ class CommunicatorImpl final : public Communicator {
     return Submit(PullSpec(Self(), nullptr, out, bytes, options), options);
   }
   CommStats Stats() const override { return session_->Stats(); }
+  const ShrinkReport& shrunk() const override { return session_->shrunk(); }
+  Result<std::unique_ptr<Communicator>> Shrink(const ShrinkOptions& options) override {
+    auto next = session_->Shrink(options_, options);
+    if (!next) return tl::make_unexpected(next.error());
+    return std::make_unique<CommunicatorImpl>(options_, std::move(*next));
+  }
 
  private:
   Caller Self() const { return {rank(), world_size(), options_.widens_lanes}; }

@@ -193,20 +193,48 @@ Result<JoinReply> ControlLink::Join(const JoinOptions& options, bool is_server) 
   if (WantsMac(options)) params["mac"] = true;
   auto answer = client_.CallWithFds("join", params, options.timeout + kReplySlack);
   if (!answer) return tl::make_unexpected(answer.error());
-  auto reply = ParseJoin(answer->result);
+  return TakeAnswer(options, is_server, std::move(*answer));
+}
+
+Result<JoinReply> ControlLink::Shrink(const JoinOptions& options, const ShrinkOptions& shrink, int world_size) {
+  if (!is_connected_) {
+    return Err(ErrorCode::kUnavailable, "mlnetd at " + path_ + " has stopped since: this rank is no member of the job any more", "start the job again");
+  }
+  const rpc::Json params = {{"wait_ms", shrink.wait.count()}, {"timeout_ms", shrink.timeout.count()}};
+  auto answer = client_.CallWithFds("shrink", params, shrink.timeout + kReplySlack);
+  client_.DropPushes();  // of the job that has failed: what is about the next one comes after the answer
+  if (!answer) return tl::make_unexpected(answer.error());
+  const auto shrunk = answer->result.find("shrunk");
+  if (shrunk == answer->result.end() || !shrunk->is_object()) return tl::make_unexpected(VersionError("does not say who is left"));
+  auto former_ranks = rpc::Get<std::vector<int>>(*shrunk, "former_ranks");
+  if (!former_ranks) return tl::make_unexpected(VersionError("does not say who is left"));
+  ShrinkReport report{std::move(*former_ranks), {}, rpc::GetOr<std::string>(*shrunk, "why", "").value_or("")};
+  for (int rank = 0; rank < world_size; ++rank) {
+    if (std::find(report.former_ranks.begin(), report.former_ranks.end(), rank) == report.former_ranks.end()) report.lost.push_back(rank);
+  }
+  memberships_.clear();
+  auto reply = TakeAnswer(options, /*is_server=*/false, std::move(*answer));
+  if (reply) reply->shrunk = std::move(report);
+  is_over_ = false;
+  unheard_abort_ = nullptr;
+  return reply;
+}
+
+Result<JoinReply> ControlLink::TakeAnswer(const JoinOptions& options, bool is_server, rpc::Reply answer) {
+  auto reply = ParseJoin(answer.result);
   if (!reply) return reply;
   if (WantsMac(options) && !reply->config.ring_key) return tl::make_unexpected(VersionError("has no key for the tags that this rank asks for"));
-  const auto incarnation = rpc::Get<uint64_t>(answer->result, "incarnation");
+  const auto incarnation = rpc::Get<uint64_t>(answer.result, "incarnation");
   if (!incarnation) return tl::make_unexpected(VersionError("has no incarnation"));
-  identity_ = {{"job", options.job}, {"incarnation", *incarnation}, {"rank", params["rank"]}};
-  if (answer->fds.size() < kJoinFds) {
-    return Err(ErrorCode::kProtocol, "mlnetd's answer to join carries " + std::to_string(answer->fds.size()) +
+  identity_ = {{"job", options.job}, {"incarnation", *incarnation}, {"rank", is_server ? kServerRank : reply->config.rank}};
+  if (answer.fds.size() < kJoinFds) {
+    return Err(ErrorCode::kProtocol, "mlnetd's answer to join carries " + std::to_string(answer.fds.size()) +
                                          " descriptors instead of inbox, wake map and notice ring");
   }
-  reply->inbox = std::move(answer->fds[0]);
-  reply->wake = std::move(answer->fds[1]);
-  reply->ring = std::move(answer->fds[2]);
-  std::move(answer->fds.begin() + kJoinFds, answer->fds.end(), std::back_inserter(memberships_));
+  reply->inbox = std::move(answer.fds[0]);
+  reply->wake = std::move(answer.fds[1]);
+  reply->ring = std::move(answer.fds[2]);
+  std::move(answer.fds.begin() + kJoinFds, answer.fds.end(), std::back_inserter(memberships_));
   reply->config.is_server = is_server;
   if (is_server) reply->config.rank = reply->config.world_size;
   if (is_server) reply->config.ping_ns = 0;

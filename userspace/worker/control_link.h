@@ -24,6 +24,7 @@ struct JoinReply {
   std::vector<UdpEndpoints> endpoints;  // by tree
   unsigned local_index = 0;
   Fd inbox, wake, ring;
+  ShrinkReport shrunk;
 };
 
 struct PushedPolicy {
@@ -47,6 +48,8 @@ class ControlLink final : public ControlSink {
   static Result<std::unique_ptr<ControlLink>> Connect(const std::string& socket_path);
 
   Result<JoinReply> Join(const JoinOptions& options, bool is_server);
+  /// Of a job that has failed, `options` as for joining: this rank goes on with those who are left. `world_size`: before.
+  Result<JoinReply> Shrink(const JoinOptions& options, const ShrinkOptions& shrink, int world_size);
   /// Waits a few seconds for a daemon that is being restarted: who goes without a word is lost.
   void Leave();
 
@@ -64,6 +67,7 @@ class ControlLink final : public ControlSink {
 
  private:
   explicit ControlLink(rpc::Client client, std::string path) : client_(std::move(client)), path_(std::move(path)) {}
+  Result<JoinReply> TakeAnswer(const JoinOptions& options, bool is_server, rpc::Reply answer);
   void Notify(const std::string& method, const rpc::Json& params);
   void TakePush(const rpc::Json& body, Pushes& pushes);
   void Lose();

@@ -251,6 +251,11 @@ void Engine::Fail(const Error& error) {
   }
 }
 
+bool Engine::HasFailed() {
+  std::lock_guard lock(mutex_);
+  return failure_.has_value();
+}
+
 void Engine::SetRtoBounds(uint64_t min_ns, uint64_t max_ns) {
   for (auto& lane : lanes_) {
     if (lane) lane->SetRtoBounds(min_ns, max_ns);

@@ -37,6 +37,8 @@ class Engine {
   Turn RunOnce(uint64_t now_ns);
   /// Ends everything under way with `error`, and every later call at once.
   void Fail(const Error& error);
+  /// From any thread.
+  bool HasFailed();
   void SetRtoBounds(uint64_t min_ns, uint64_t max_ns);
   void SetGrant(const Grant& grant, uint64_t now_ns);
   /// The kernel of this host sums nothing any more, and its inbox stands still: takes what that has and stops, until the

@@ -51,6 +51,11 @@ void EngineThread::Stop() {
   thread_.join();
 }
 
+void EngineThread::Release() {
+  leaves_.store(false);
+  Stop();
+}
+
 void EngineThread::Run() {
   // A thread inherits its maker's floating-point modes; subnormals must not be flushed here.
   std::fesetenv(FE_DFL_ENV);
@@ -67,8 +72,9 @@ void EngineThread::Run() {
       Sleep();
     }
   }
-  port_.Linger();
+  if (leaves_) port_.Linger();
   engine_.Fail({ErrorCode::kCancelled, "the communicator was closed", {}});
+  if (!leaves_) return;
   control_.Report(engine_.Stats());
   control_.Leave();
 }

@@ -28,6 +28,9 @@ class EngineThread {
   void Notify();
   /// Ends the thread; collectives under way are cancelled.
   void Stop();
+  /// The same, but this rank stays a member: its connection is free for other use.
+  void Release();
+  bool is_running() const { return thread_.joinable(); }
 
  private:
   void Run();
@@ -47,6 +50,7 @@ class EngineThread {
   MonotonicClock clock_;
   uint64_t next_push_check_ns_ = 0;
   std::atomic<bool> is_stopping_{false};
+  std::atomic<bool> leaves_{true};  // when it stops
   std::atomic<bool> is_asleep_{false};
   std::thread thread_;
 };

@@ -48,28 +48,54 @@ Result<void> CheckJoin(const JoinOptions& options) {
   return {};
 }
 
-Session::Session(const EngineConfig& config, std::unique_ptr<ControlLink> control, std::unique_ptr<UdpTransport> transport, Fd ring)
-    : control_(std::move(control)),
+Session::Session(JoinReply reply, std::unique_ptr<ControlLink> control, std::unique_ptr<UdpTransport> transport)
+    : shrunk_(std::move(reply.shrunk)),
+      control_(std::move(control)),
       transport_(std::move(transport)),
-      member_(config, *transport_),
-      engine_(config, member_, *control_),
+      member_(reply.config, *transport_),
+      engine_(reply.config, member_, *control_),
       port_(engine_, member_),
-      thread_(engine_, transport_->inbox(), *control_, port_, std::move(ring)) {}
+      thread_(engine_, transport_->inbox(), *control_, port_, std::move(reply.ring)) {}
+
+Session::~Session() {
+  const bool is_running = thread_.is_running();
+  thread_.Stop();
+  if (!is_running && control_) control_->Leave();
+}
+
+Result<std::unique_ptr<Session>> Session::Open(JoinReply reply, std::unique_ptr<ControlLink> control) {
+  auto inbox = Inbox::Open(reply.inbox.get(), reply.wake.get(), reply.ring.get(), reply.local_index);
+  if (!inbox) return tl::make_unexpected(inbox.error());
+  if (auto fits = CheckCells(reply.config, inbox->num_cells()); !fits) return tl::make_unexpected(fits.error());
+  auto transport = UdpTransport::Open(reply.endpoints, reply.config, std::move(*inbox));
+  if (!transport) return tl::make_unexpected(transport.error());
+  std::unique_ptr<Session> session(new Session(std::move(reply), std::move(control), std::move(*transport)));
+  if (auto started = session->thread_.Start(); !started) return tl::make_unexpected(started.error());
+  return session;
+}
 
 Result<std::unique_ptr<Session>> Session::Join(const JoinOptions& options, bool is_server) {
   auto control = ControlLink::Connect(options.socket);
   if (!control) return tl::make_unexpected(control.error());
   auto reply = (*control)->Join(options, is_server);
   if (!reply) return tl::make_unexpected(reply.error());
-  auto inbox = Inbox::Open(reply->inbox.get(), reply->wake.get(), reply->ring.get(), reply->local_index);
-  if (!inbox) return tl::make_unexpected(inbox.error());
-  if (auto fits = CheckCells(reply->config, inbox->num_cells()); !fits) return tl::make_unexpected(fits.error());
-  auto transport = UdpTransport::Open(reply->endpoints, reply->config, std::move(*inbox));
-  if (!transport) return tl::make_unexpected(transport.error());
-  std::unique_ptr<Session> session(
-      new Session(reply->config, std::move(*control), std::move(*transport), std::move(reply->ring)));
-  if (auto started = session->thread_.Start(); !started) return tl::make_unexpected(started.error());
-  return session;
+  return Open(std::move(*reply), std::move(*control));
+}
+
+Result<std::unique_ptr<Session>> Session::Shrink(const JoinOptions& options, const ShrinkOptions& shrink) {
+  if (shrink.wait.count() < 0 || shrink.timeout <= shrink.wait) {
+    return Err(ErrorCode::kInvalidArgument, "Shrink: wait is " + std::to_string(shrink.wait.count()) + " ms, timeout " +
+                                                std::to_string(shrink.timeout.count()) + " ms: it must be longer than wait, which is 0 or more");
+  }
+  std::lock_guard lock(shrink_mutex_);
+  if (!control_) return Err(ErrorCode::kInvalidArgument, "this communicator was shrunk before", "use the one that Shrink gave");
+  if (!engine_.HasFailed()) {
+    return Err(ErrorCode::kInvalidArgument, "job '" + options.job + "' has not failed: there is nothing to shrink", "call it after an error");
+  }
+  thread_.Release();
+  auto reply = control_->Shrink(options, shrink, config().world_size);
+  if (!reply) return tl::make_unexpected(reply.error());
+  return Open(std::move(*reply), std::move(control_));
 }
 
 std::shared_ptr<Work> Session::Submit(const Result<CollectiveSpec>& spec, const CallOptions& options) {

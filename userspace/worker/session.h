@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 
 #include "control_link.h"
 #include "engine.h"
@@ -19,17 +20,23 @@ class Session {
  public:
   /// Blocks until all of the job have joined. A server has no rank: `options.rank` is not looked at.
   static Result<std::unique_ptr<Session>> Join(const JoinOptions& options, bool is_server);
-  ~Session() { thread_.Stop(); }
+  ~Session();
+  /// Gives what goes on with the ranks that are left. This one has no membership any more then.
+  Result<std::unique_ptr<Session>> Shrink(const JoinOptions& options, const ShrinkOptions& shrink);
 
   const EngineConfig& config() const { return engine_.config(); }
   CommStats Stats() const { return engine_.Stats(); }
+  const ShrinkReport& shrunk() const { return shrunk_; }
   /// `spec`: what was made of a call with these options.
   std::shared_ptr<Work> Submit(const Result<CollectiveSpec>& spec, const CallOptions& options);
 
  private:
-  Session(const EngineConfig& config, std::unique_ptr<ControlLink> control, std::unique_ptr<UdpTransport> transport, Fd ring);
+  static Result<std::unique_ptr<Session>> Open(JoinReply reply, std::unique_ptr<ControlLink> control);
+  Session(JoinReply reply, std::unique_ptr<ControlLink> control, std::unique_ptr<UdpTransport> transport);
 
-  std::unique_ptr<ControlLink> control_;
+  const ShrinkReport shrunk_;
+  std::mutex shrink_mutex_;               // one Shrink at a time
+  std::unique_ptr<ControlLink> control_;  // null: the next session has it
   std::unique_ptr<UdpTransport> transport_;
   RingMember member_;
   Engine engine_;

@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "mlnet/error.h"
 
@@ -90,6 +91,20 @@ struct CallOptions {
   /// Called once when the work is done, well or not: by the communicator's own thread, or by the caller's where the call
   /// ends at once. It must not block or close the communicator; it may make calls.
   std::function<void(const Result<void>&)> on_done{};
+};
+
+struct ShrinkOptions {
+  /// How long ranks wait for others that do not call Shrink: the first that waited so long decides that those are lost. As long
+  /// as a rank may compute between two collectives.
+  std::chrono::milliseconds wait{10000};
+  std::chrono::milliseconds timeout{30000};  // for all of it; longer than `wait`
+};
+
+/// How a communicator came out of the one before.
+struct ShrinkReport {
+  std::vector<int> former_ranks;  // by rank: its rank before; empty: the communicator is not one that Shrink gave
+  std::vector<int> lost;          // the ranks before that have no place in it
+  std::string why;                // who was lost, and how
 };
 
 /// Counters of this rank since it joined.
@@ -174,6 +189,15 @@ class Communicator {
   virtual std::shared_ptr<Work> Pull(void* out, size_t bytes, const CallOptions& options = {}) = 0;
 
   virtual CommStats Stats() const = 0;
+
+  /// After a collective failed because the job did (kRankLost and its kin): goes on with the ranks that are left. Blocks until all of
+  /// them have called it, or those that have not count as lost (ShrinkOptions::wait). Gives the same job under a new epoch,
+  /// with ranks numbered anew in the order of the old ones, the same answer on all of them; who comes later is refused (kConflict).
+  /// What was under way stays failed on this rank; elsewhere the same collective may have returned its sum, so ranks
+  /// should compare how far they are first (an AllReduce with kMin). This communicator can only be closed afterwards; after
+  /// an error Shrink may be called again. kInvalidArgument: the job has not failed. Not for jobs with a server (kUnsupported).
+  virtual Result<std::unique_ptr<Communicator>> Shrink(const ShrinkOptions& options = {}) = 0;
+  virtual const ShrinkReport& shrunk() const = 0;
 };
 
 }  // namespace mlnet
