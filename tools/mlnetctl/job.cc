@@ -234,7 +234,7 @@ void AddCreate(CLI::App& job, Context& context) {
   create->add_flag("--mac", args->mac, "all packets carry a tag made with a key of the job, which the kernel checks at every hop");
   create->add_option("--order", args->order, "fair, or shortest: jobs in turn, least left to transfer first")
       ->check(CLI::IsMember({"fair", "shortest"}));
-  create->add_option("--require-mode", args->require_mode, "kernel: the job fails when it loses a host that only sums; any: its ranks go on in user space")
+  create->add_option("--require-mode", args->require_mode, "kernel: the job fails when it finds or loses a host to sum it; any: its ranks sum in user space then")
       ->check(CLI::IsMember({"any", "kernel"}));
   create->add_option("--work-bytes", args->work_bytes, "what each rank transfers in all");
   create->callback(

@@ -7,6 +7,7 @@
 
 #include "base/errno_error.h"
 #include "control/plan.h"
+#include "control/ring.h"
 #include "mlnet/limits.h"
 
 namespace mlnet::control {
@@ -234,7 +235,7 @@ bool AllHostsPrepared(const JobView& view) {
   for (const JobHostRecord& host : view.hosts) {
     if (host.prepared) prepared.insert(host.host);
   }
-  const auto hosts = HostsOf(view.job.plan);
+  const auto hosts = HostsNeeded(view.job);
   return std::all_of(hosts.begin(), hosts.end(), [&](const auto& h) { return prepared.contains(h); });
 }
 

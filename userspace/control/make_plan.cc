@@ -50,8 +50,9 @@ bool Has(const std::vector<Candidate>& candidates, const HostRecord* host) {
 // The hosts of the job's trees, each with the NICs that it uses: the ranks' by rank, then those that may only sum.
 Result<void> ChooseHosts(Draft& draft) {
   if (draft.in.job->job.spec.shape == "workers") draft.found.spares.clear();
-  const std::string towards = draft.found.spares.empty()    ? draft.found.workers.front().iface->address
-                              : draft.found.spares.front().iface->address;
+  std::string towards;  // empty: to whom the first one has
+  if (!draft.found.spares.empty()) towards = draft.found.spares.front().iface->address;
+  else if (!draft.found.workers.empty()) towards = draft.found.workers.front().iface->address;
   std::vector<const IfaceRecord*> ifaces;
   for (const MemberRecord& member : draft.in.job->members) {
     const HostRecord* host = FindHost(*draft.in.hosts, member.host);
@@ -64,6 +65,7 @@ Result<void> ChooseHosts(Draft& draft) {
     }
     draft.hosts.push_back(host);
     ifaces.push_back(iface);
+    if (towards.empty()) towards = iface->address;
   }
   const size_t first_spare = draft.hosts.size();
   for (const Candidate& spare : draft.found.spares) {
@@ -148,14 +150,19 @@ void UsePorts(const Draft& draft, const Rail& rail, PlanTree& tree, Plan& plan) 
   }
 }
 
-// The trees of the first `num_rails`: each rail planned by its own rates, all in the shape of the first.
-Result<Plan> PlanOn(const Draft& draft, const plan::Settings& settings, size_t num_rails) {
+Plan EmptyPlan(const Draft& draft) {
   Plan plan;
   plan.port = draft.hosts.front()->port;
   plan.blocks = MLNET_BLOCKS_MAX;
   plan.log2_slots = static_cast<uint32_t>(std::countr_zero(draft.in.job->job.spec.slots));
   plan.classes = draft.in.job->job.spec.classes;
   for (const MemberRecord& member : draft.in.job->members) plan.host_of_rank.push_back(member.host);
+  return plan;
+}
+
+// The trees of the first `num_rails`: each rail planned by its own rates, all in the shape of the first.
+Result<Plan> PlanOn(const Draft& draft, const plan::Settings& settings, size_t num_rails) {
+  Plan plan = EmptyPlan(draft);
   auto shape = draft.wanted;
   const auto shares = SharesOf(draft.rails);
   std::vector<double> weights;
@@ -291,6 +298,36 @@ Result<Plan> MakePlan(const PlanInput& input) {
   if (!server_host.empty()) plan->why = "the server runs on " + server_host;
   else if (!HasRates(*draft)) plan->why = "the rates of the links are not known; " + plan->why;
   if (auto ok = CheckHosts(*draft, *plan); !ok) return tl::make_unexpected(ok.error());
+  return plan;
+}
+
+bool CouldBeSummed(const PlanInput& input) {
+  auto hosts = HostsOfFamily(input.addressing, *input.job, *input.hosts);
+  if (!hosts) return false;
+  for (HostRecord& host : *hosts) host.slots_free = UINT32_MAX;
+  PlanInput in = input;
+  in.hosts = &*hosts;
+  return MakeDraft(in).has_value();
+}
+
+Result<Plan> MakeRingPlan(const PlanInput& input) {
+  const auto hosts = HostsOfFamily(input.addressing, *input.job, *input.hosts);
+  if (!hosts) return tl::make_unexpected(hosts.error());
+  PlanInput in = input;
+  in.hosts = &*hosts;
+  Draft draft{in, {}, {}, {}, {}};
+  if (auto ok = ChooseHosts(draft); !ok) return tl::make_unexpected(ok.error());
+  Plan plan = EmptyPlan(draft);
+  plan.shape = "ring";
+  PlanTree tree{1, {{draft.hosts.size(), -1}}};
+  for (size_t h = 0; h < draft.hosts.size(); ++h) {
+    const IfaceRecord& iface = *draft.rails.front().ifaces[h];
+    plan.ports.push_back({draft.hosts[h]->host, iface.name, iface.address, ""});
+    tree.nodes.push_back({h, 0});
+  }
+  if (auto ok = CheckHosts(draft, plan); !ok) return tl::make_unexpected(ok.error());
+  plan.ports.push_back({"", "", plan.ports.front().address, ""});
+  plan.trees.push_back(std::move(tree));
   return plan;
 }
 

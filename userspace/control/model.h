@@ -163,6 +163,7 @@ struct JobRecord {
   std::string key;      // of the plan, 32 hex digits; its tags are made with what is derived from it. Never shown
   uint32_t uid = 0;     // of the rank that came first: whose job it is
   uint64_t opened_ms = 0;
+  uint64_t planned_ms = 0;
   uint64_t failed_ms = 0;
   uint64_t mismatch_ms = 0;  // first sign of different collectives; 0: none
   bool failed_joining = false;
@@ -174,7 +175,7 @@ struct JobRecord {
   ShrinkRecord shrunk;
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobRecord, name, incarnation, state, world_size, declared, deleted, spec, progress, plan,
-                                                job_id, fan, fan_why, key, uid, opened_ms, failed_ms, mismatch_ms, failed_joining,
+                                                job_id, fan, fan_why, key, uid, opened_ms, planned_ms, failed_ms, mismatch_ms, failed_joining,
                                                 code, reason, hint, ranks, ring, shrunk)
 
 inline constexpr int kServerRank = -1;  // of the job's server, a member like the ranks

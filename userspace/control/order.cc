@@ -20,7 +20,9 @@ constexpr double kRateSinceS = 0.5;     // in front for so long: what it did mea
 
 std::vector<std::string> LinksOf(const Plan& plan) {
   std::vector<std::string> links;
-  for (const PlanPort& port : plan.ports) links.push_back(port.host + "/" + port.iface);
+  for (const PlanPort& port : plan.ports) {
+    if (!port.host.empty()) links.push_back(port.host + "/" + port.iface);
+  }
   return links;
 }
 

@@ -53,7 +53,9 @@ std::vector<std::string> WorkerHosts(const Plan& plan) {
 
 std::vector<std::string> HostsOf(const Plan& plan) {
   std::vector<std::string> hosts = WorkerHosts(plan);
-  for (const PlanPort& port : plan.ports) AddOnce(hosts, port.host);
+  for (const PlanPort& port : plan.ports) {
+    if (!port.host.empty()) AddOnce(hosts, port.host);
+  }
   return hosts;
 }
 
@@ -65,6 +67,8 @@ bool IsRootOfAny(const Plan& plan, const std::string& host) {
   }
   return false;
 }
+
+bool HasNobodyToSum(const Plan& plan) { return !plan.trees.empty() && RootOf(plan, 0).host.empty(); }
 
 bool Involves(const Plan& plan, const std::string& host) {
   const auto hosts = HostsOf(plan);

@@ -34,6 +34,13 @@ struct PlanInput {
 /// Everything but job id and epoch; the error says which hosts were considered and why not.
 Result<Plan> MakePlan(const PlanInput& input);
 
+/// Whether some host could sum the job, had it the slots.
+bool CouldBeSummed(const PlanInput& input);
+/// Of a job that begins in the ring: hosts of ranks alone, whose kernels sum nothing. The only tree's root is nobody.
+Result<Plan> MakeRingPlan(const PlanInput& input);
+/// Whether a plan is one of these.
+bool HasNobodyToSum(const Plan& plan);
+
 /// What the planner is asked for that plan: for people who want to see the other candidates.
 struct PlannerTask {
   plan::Cluster cluster;

@@ -35,6 +35,43 @@ std::vector<int> WithoutPort(const JobView& view) {
 
 bool IsInRing(const JobRecord& job) { return job.ring.began_ms != 0; }
 
+bool MayStartInRing(const JobView& view) {
+  const JobRecord& job = view.job;
+  if (job.spec.require_mode != kAnyMode || job.spec.root == "server" || view.members.size() > MLNET_CHILDREN_MAX) return false;
+  return std::all_of(view.members.begin(), view.members.end(), [](const auto& m) { return m.connected && m.rings; });
+}
+
+std::string WhyStartInRing(const JobView& view, uint64_t now_ms) {
+  const JobRecord& job = view.job;
+  if (job.state != kPreparing || IsInRing(job) || now_ms < job.planned_ms + kServeMs || !MayStartInRing(view)) return "";
+  std::string late;
+  for (const std::string& host : HostsOf(job.plan)) {
+    const auto at = std::find_if(view.hosts.begin(), view.hosts.end(), [&](const auto& h) { return h.host == host; });
+    const bool is_ready = at != view.hosts.end() && at->prepared && (at->serving || !AllHostsPrepared(view) || !IsRootOfAny(job.plan, host));
+    if (LocalRanks(job.plan, host).empty() && !is_ready) late += (late.empty() ? "" : ", ") + host;
+  }
+  return late.empty() ? "" : "not ready to sum within " + std::to_string(now_ms - job.planned_ms) + " ms: " + late;
+}
+
+void StartInRing(JobView& view, const Plan& plan, const std::string& why, const std::string& token, uint64_t now_ms) {
+  JobRecord& job = view.job;
+  job.plan = plan;
+  job.job_id = plan.job_id;
+  job.fan.clear();
+  job.fan_why.clear();
+  job.state = kPreparing;
+  job.planned_ms = now_ms;
+  job.ring = {now_ms, why, token};
+  view.hosts.clear();  // what they have prepared was for another plan
+}
+
+void OpenRing(JobView& view, uint64_t now_ms) {
+  JobRecord& job = view.job;
+  if (job.state != kPreparing || !IsInRing(job) || !AllHostsPrepared(view)) return;
+  job.state = kReady;
+  job.ring.began_ms = now_ms;
+}
+
 std::vector<std::string> HostsNeeded(const JobRecord& job) { return IsInRing(job) ? WorkerHosts(job.plan) : HostsOf(job.plan); }
 
 bool NeedsHost(const JobRecord& job, const std::string& host) {
@@ -52,6 +89,8 @@ bool CanLose(const JobView& view, const std::string& host) {
 
 void LoseHost(JobView& view, const std::string& host, const Error& error, const std::string& token, uint64_t now_ms) {
   if (HasEnded(view.job) || !NeedsHost(view.job, host)) return;
+  const bool is_beginning = view.job.state == kPreparing && !IsInRing(view.job) && LocalRanks(view.job.plan, host).empty();
+  if (is_beginning && MayStartInRing(view)) return;  // those who are left find it gone, and plan without it
   if (!CanLose(view, host) || token.empty()) return Fail(view, error, {}, now_ms);
   view.job.ring = {now_ms, error.message, token};
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What becomes of a job that loses a host: where that host only sums, its ranks can go on without any, in a ring of their
-// own (worker/ring); else the job fails. Pure functions over the job's records; each is one transaction.
+// own (worker/ring); else the job fails. The same where a job that begins finds nobody to sum it. Pure functions over the job's records; each is one transaction.
 //
 //   a host is lost --all may ring--> ring (kernels barred, ranks open ports) --all ports known--> ranks connect
 #pragma once
@@ -18,7 +18,19 @@ inline constexpr uint64_t kRingOpenMs = 5'000;  // for all ranks to open their p
 inline constexpr const char* kAnyMode = "any";
 inline constexpr const char* kKernelMode = "kernel";
 
+inline constexpr uint64_t kServeMs = 5'000;     // for aggregators to be ready, once the job has its plan
+
+/// Also while it is being prepared for the ring.
 bool IsInRing(const JobRecord& job);
+/// Whether a job that begins may do so in the ring.
+bool MayStartInRing(const JobView& view);
+/// Of a job with a plan that is not ready: why its aggregators are not to be waited for any longer; "": they are, or the job may not
+/// begin without them.
+std::string WhyStartInRing(const JobView& view, uint64_t now_ms);
+/// `plan`: MakeRingPlan's, numbered.
+void StartInRing(JobView& view, const Plan& plan, const std::string& why, const std::string& token, uint64_t now_ms);
+/// All hosts of ranks are prepared: the ranks may come.
+void OpenRing(JobView& view, uint64_t now_ms);
 /// Whether the job still stands on `host`: once it is in the ring, only hosts with ranks matter.
 bool NeedsHost(const JobRecord& job, const std::string& host);
 std::vector<std::string> HostsNeeded(const JobRecord& job);

@@ -149,6 +149,8 @@ class Daemon : private rpc::ServerHandler {
 
   // planning.cc
   bool PlanIfFull(const control::JobView& view);
+  bool PlanRing(const control::JobView& view, const std::string& why);
+  bool StartRing(control::JobView& view, const control::PlanInput& input, const std::string& why);
 
   // silence.cc
   void FindSilence();

@@ -11,6 +11,7 @@
 #include "control/job.h"
 #include "control/plan.h"
 #include "control/quota.h"
+#include "control/ring.h"
 #include "control/tree.h"
 #include "daemon/daemon.h"
 
@@ -197,6 +198,7 @@ void Daemon::AnswerJoin(rpc::PeerId peer, RankSession& session, const JobView& v
                        {"rto_max_us", view.job.spec.rto_max_us},
                        {"window_first", view.job.spec.window_first},
                        {"server", !plan.server_host.empty()},
+                       {"ring", IsInRing(view.job)},
                        {"trees", trees}};
   if (session.shrinking) {
     result["shrunk"] = {{"former_ranks", session.shrinking->former_ranks}, {"why", session.shrinking->why}};

@@ -129,7 +129,7 @@ void Daemon::RemoveGone() {
   std::vector<std::string> gone;
   for (const auto& [name, local] : jobs_.all()) {
     const JobView* view = FindJob(name);
-    if (view == nullptr || view->job.incarnation != local.incarnation || !IsActive(view->job) || IsBarred(*view)) gone.push_back(name);
+    if (view == nullptr || view->job.incarnation != local.incarnation || view->job.plan.epoch != local.plan.epoch || !IsActive(view->job) || IsBarred(*view)) gone.push_back(name);
   }
   for (const std::string& name : gone) Uninstall(name);
   std::erase_if(hop_probes_, [&](const auto& probe) {
@@ -159,7 +159,9 @@ bool Daemon::Step(const JobView& view) {
     return done.has_value();
   }
   if (EndIfBroken(view) || PlanIfFull(view)) return true;
-  if (!IsActive(view.job) || IsInRing(view.job) || !Involves(view.job.plan, config_.host)) return false;
+  if (const std::string why = WhyStartInRing(view, NowMs()); !why.empty()) return PlanRing(view, why);
+  if (!IsActive(view.job) || !Involves(view.job.plan, config_.host)) return false;
+  if (IsInRing(view.job) && view.job.state == control::kReady) return false;
   return InstallIfNeeded(view) || FinishPreparing(view);
 }
 
@@ -195,7 +197,9 @@ void Daemon::AskForHops(const JobView& view, const std::vector<std::string>& add
 }
 
 bool Daemon::InstallIfNeeded(const JobView& view) {
-  const auto prepared = [&](JobView& v) { HostIn(v, config_.host).prepared = true; };
+  const auto prepared = [&](JobView& v) {
+    if (v.job.plan.epoch == view.job.plan.epoch) HostIn(v, config_.host).prepared = true;
+  };
   if (jobs_.Find(view.job.name) != nullptr) {
     // The store may have given no answer when it was told.
     const bool is_known = std::any_of(view.hosts.begin(), view.hosts.end(), [&](const auto& h) { return h.host == config_.host && h.prepared; });
@@ -221,7 +225,9 @@ bool Daemon::InstallIfNeeded(const JobView& view) {
 
 // Roots send probes until the first tree's host has decided how results travel; then each makes it so.
 bool Daemon::FinishPreparing(const JobView& view) {
-  if (view.job.state != control::kPreparing || !IsRootOfAny(view.job.plan, config_.host) || !AllHostsPrepared(view)) return false;
+  if (view.job.state != control::kPreparing || !AllHostsPrepared(view)) return false;
+  if (IsInRing(view.job)) return Change(view.job.name, view.job.incarnation, [](JobView& v) { OpenRing(v, NowMs()); });
+  if (!IsRootOfAny(view.job.plan, config_.host)) return false;
   if (!view.job.fan.empty()) return Serve(view);
   const uint64_t now_ms = NowMs();
   FanProbe& probe = probes_.try_emplace(view.job.name, now_ms).first->second;
@@ -236,7 +242,7 @@ bool Daemon::FinishPreparing(const JobView& view) {
                                "check IGMP snooping in the switches, or use multicast = \"auto\""}, {});
   }
   return Change(view.job.name, view.job.incarnation, [&](JobView& v) {
-    if (v.job.state != control::kPreparing) return;
+    if (v.job.state != control::kPreparing || v.job.plan.epoch != view.job.plan.epoch) return;
     v.job.fan = decision->fan;
     v.job.fan_why = decision->why;
   });
@@ -260,6 +266,7 @@ bool Daemon::Serve(const JobView& view) {
   }
   spdlog::info("job {}: results by {}: {}", view.job.name, view.job.fan, view.job.fan_why);
   return Change(view.job.name, view.job.incarnation, [&](JobView& v) {
+    if (v.job.plan.epoch != view.job.plan.epoch) return;
     HostIn(v, config_.host).serving = true;
     bool all_serve = true;
     for (size_t t = 0; t < v.job.plan.trees.size(); ++t) all_serve = all_serve && HostIn(v, RootOf(v.job.plan, t).host).serving;

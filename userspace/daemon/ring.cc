@@ -9,6 +9,8 @@
 #include <array>
 
 #include "control/job.h"
+#include "control/plan.h"
+#include "control/tree.h"
 #include "daemon/daemon.h"
 
 namespace mlnet::daemon {
@@ -28,6 +30,8 @@ std::string NewRingToken() {
 
 bool Daemon::LoseHost(const JobView& view, const std::string& host, const Error& error) {
   const std::string token = NewRingToken();
+  const bool is_beginning = view.job.state == control::kPreparing && !IsInRing(view.job) && MayStartInRing(view);
+  if (is_beginning && LocalRanks(view.job.plan, host).empty()) return PlanRing(view, error.message);
   if (!CanLose(view, host) || token.empty()) return FailJob(view, error, {});
   spdlog::warn("job {}: {}; its ranks go on in user space", view.job.name, error.ToString());
   return Change(view.job.name, view.job.incarnation, [&](JobView& v) { control::LoseHost(v, host, error, token, NowMs()); });
@@ -42,7 +46,7 @@ void Daemon::TellSilentRoot(const JobView& view, const std::string& root, const 
 
 // A join that is not answered yet needs the job's maps for its answer.
 bool Daemon::IsBarred(const JobView& view) const {
-  if (!IsInRing(view.job)) return false;
+  if (!IsInRing(view.job) || view.job.state != control::kReady) return false;
   return std::none_of(sessions_.begin(), sessions_.end(), [&](const auto& s) {
     return s.second.job == view.job.name && s.second.incarnation == view.job.incarnation && s.second.request_id != 0;
   });

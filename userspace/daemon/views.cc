@@ -76,6 +76,7 @@ Json Pools(const control::Plan& plan) {
 Json Ports(const control::Plan& plan) {
   Json ports = Json::array();
   for (const control::PlanPort& port : plan.ports) {
+    if (port.host.empty()) continue;
     ports.push_back({{"host", port.host}, {"iface", port.iface}, {"address", port.address}, {"ranks", LocalRanks(plan, port.host)}});
   }
   return ports;
@@ -84,6 +85,7 @@ Json Ports(const control::Plan& plan) {
 // Names alone: with many hosts and trees a message would not hold more.
 Json Trees(const control::Plan& plan) {
   Json trees = Json::array();
+  if (HasNobodyToSum(plan)) return trees;
   for (size_t t = 0; t < plan.trees.size(); ++t) {
     Json parents = Json::object(), sums = Json::array();
     for (size_t n = 0; n < plan.trees[t].nodes.size(); ++n) {
@@ -110,7 +112,7 @@ Json JobSummary(const JobView& view) {
           {"mode", or_null(is_planned, IsInRing(job) ? "ring" : "kernel")},
           {"world_size", job.world_size},
           {"joined", joined},
-          {"aggregator", or_null(is_planned, NamesOfAggregators(job.plan))},
+          {"aggregator", or_null(is_planned && !HasNobodyToSum(job.plan), NamesOfAggregators(job.plan))},
           {"reason", or_null(job.state == control::kFailed, job.reason)}};
 }
 

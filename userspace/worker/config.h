@@ -63,6 +63,7 @@ struct EngineConfig {
   uint32_t window_first = 32;
   size_t small_bytes = 16384;  // see JoinOptions
   std::optional<wire::StreamKey> ring_key;  // of a job whose packets have a tag: for the ring
+  bool starts_in_ring = false;  // the kernel sums nothing: nothing is sent before the ring is there
   bool has_server = false;     // the job has one, for push and pull
   bool is_server = false;      // this is it; its rank is world_size
   std::vector<TreeConfig> trees = std::vector<TreeConfig>(1);  // the same classes are open in all

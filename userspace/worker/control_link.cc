@@ -135,6 +135,7 @@ Result<JoinReply> ParseJoin(const rpc::Json& json) {
   config.ping_ns = fields.Take<uint64_t>("ping_ms") * 1'000'000;
   config.window_first = fields.Take<uint32_t>("window_first");
   config.has_server = fields.Take<bool>("server");
+  config.starts_in_ring = rpc::GetOr<bool>(json, "ring", false).value_or(false);
   reply.local_index = fields.Take<uint32_t>("local_index");
   const auto port = fields.Take<uint16_t>("port");
   if (fields.error()) return tl::make_unexpected(*fields.error());

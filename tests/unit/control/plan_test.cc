@@ -277,5 +277,34 @@ TEST(plan, the_servers_host_must_be_able_to_sum) {
   EXPECT_THAT(error.message, HasSubstr("a2: it has 0 slots"));
 }
 
+TEST(plan, of_a_job_that_nobody_sums_has_the_hosts_of_ranks_alone) {
+  World world;
+  for (const char* host : {"a1", "a2"}) world.At(host).running = false;
+  const PlanInput input{&world.job, &world.hosts, &world.jobs, world.addressing, kNow};
+  ASSERT_FALSE(CouldBeSummed(input));
+  auto plan = MakeRingPlan(input);
+  ASSERT_TRUE(plan) << plan.error().ToString();
+  EXPECT_TRUE(HasNobodyToSum(*plan));
+  EXPECT_THAT(HostsOf(*plan), ElementsAre("w1", "w2"));
+  EXPECT_EQ(plan->host_of_rank, (std::vector<std::string>{"w1", "w2", "w1"}));
+  ASSERT_EQ(plan->trees.size(), 1u);
+  for (const char* host : {"w1", "w2"}) {
+    const auto node = FindNode(*plan, 0, host);
+    ASSERT_TRUE(node);
+    EXPECT_FALSE(IsSumming(*plan, 0, *node)) << host;
+  }
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(NodeOfRank(*plan, 0, rank), 0u);
+  EXPECT_EQ(PortOfHost(*plan, 0, "w2")->address, "10.0.0.2");
+  EXPECT_EQ(plan->blocks, 11u);
+  EXPECT_EQ(plan->port, 28012);
+}
+
+TEST(plan, want_of_slots_is_not_want_of_aggregators) {
+  World world;
+  for (const char* host : {"a1", "a2"}) world.At(host).slots_free = 1;
+  EXPECT_FALSE(world.Make());
+  EXPECT_TRUE(CouldBeSummed({&world.job, &world.hosts, &world.jobs, world.addressing, kNow}));
+}
+
 }  // namespace
 }  // namespace mlnet::control

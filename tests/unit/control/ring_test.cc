@@ -125,5 +125,83 @@ TEST_F(RingTest, an_aggregator_that_hears_nobody_takes_itself_for_cut_off_and_on
   }
 }
 
+class RingStartTest : public RingTest {
+ protected:
+  void SetUp() override {
+    RingTest::SetUp();
+    view_.job.state = kPreparing;
+    view_.job.planned_ms = kNow;
+    for (const char* host : {"w1", "w2", "a1", "a2"}) view_.hosts.push_back({view_.job.incarnation, host, true, 0, false, ""});
+  }
+  void Set(const std::string& host, bool prepared, bool serving) {
+    for (JobHostRecord& h : view_.hosts) {
+      if (h.host == host) h.prepared = prepared, h.serving = serving;
+    }
+  }
+};
+
+TEST_F(RingStartTest, aggregators_that_are_late_are_named_and_only_after_their_time) {
+  Set("a2", false, false);
+  EXPECT_EQ(WhyStartInRing(view_, kNow + kServeMs - 1), "");
+  EXPECT_EQ(WhyStartInRing(view_, kNow + kServeMs), "not ready to sum within 5000 ms: a2");
+  Set("a2", true, true);
+  EXPECT_EQ(WhyStartInRing(view_, kNow + kServeMs), "not ready to sum within 5000 ms: a1") << "it is prepared, but does not serve";
+  Set("a1", true, true);
+  EXPECT_EQ(WhyStartInRing(view_, kNow + kServeMs), "");
+}
+
+TEST_F(RingStartTest, a_host_of_ranks_that_is_late_is_waited_for) {
+  Set("w2", false, false);
+  EXPECT_EQ(WhyStartInRing(view_, kNow + kServeMs), "") << "the ring needs it too";
+}
+
+TEST_F(RingStartTest, an_aggregator_that_is_restarted_meanwhile_ends_nothing) {
+  LoseHost(view_, "a1", kGone, "token", kNow);
+  EXPECT_EQ(view_.job.state, kPreparing);
+  EXPECT_FALSE(IsInRing(view_.job));
+  JobView strict = view_;
+  strict.job.spec.require_mode = kKernelMode;
+  LoseHost(strict, "a1", kGone, "token", kNow);
+  EXPECT_EQ(strict.job.state, kFailed);
+  LoseHost(view_, "w1", kGone, "token", kNow);
+  EXPECT_EQ(view_.job.state, kFailed);
+}
+
+TEST_F(RingStartTest, what_forbids_it) {
+  const auto may = [&](const std::function<void(JobView&)>& change) {
+    JobView view = view_;
+    change(view);
+    EXPECT_EQ(WhyStartInRing(view, kNow + 2 * kServeMs), "");
+    return MayStartInRing(view);
+  };
+  ASSERT_TRUE(MayStartInRing(view_));
+  ASSERT_NE(WhyStartInRing(view_, kNow + kServeMs), "");
+  EXPECT_FALSE(may([](JobView& v) { v.job.spec.require_mode = kKernelMode; }));
+  EXPECT_FALSE(may([](JobView& v) { v.job.spec.root = "server"; }));
+  EXPECT_FALSE(may([](JobView& v) { v.members[1].rings = false; })) << "it requires the kernel";
+  EXPECT_FALSE(may([](JobView& v) { v.members[1].connected = false; }));
+  EXPECT_FALSE(may([](JobView& v) { v.members.resize(65, v.members[0]); }));
+  EXPECT_TRUE(may([](JobView& v) { v.job.state = kReady; })) << "it has begun";
+}
+
+TEST_F(RingStartTest, opens_when_the_hosts_of_ranks_are_prepared_for_it) {
+  Plan plan = view_.job.plan;
+  plan.epoch = 2;
+  plan.trees.resize(1);
+  view_.job.fan = "multicast";
+  StartInRing(view_, plan, "nobody sums", "token", kNow + 10);
+  EXPECT_EQ(view_.job.state, kPreparing);
+  EXPECT_TRUE(view_.hosts.empty()) << "prepared for another plan";
+  EXPECT_EQ(view_.job.fan, "");
+  EXPECT_THAT(HostsNeeded(view_.job), ElementsAre("w1", "w2"));
+  OpenRing(view_, kNow + 20);
+  EXPECT_EQ(view_.job.state, kPreparing);
+  for (const char* host : {"w1", "w2"}) view_.hosts.push_back({view_.job.incarnation, host, true, 0, false, ""});
+  OpenRing(view_, kNow + 9'000);
+  EXPECT_EQ(view_.job.state, kReady);
+  EXPECT_EQ(view_.job.ring.why, "nobody sums");
+  EXPECT_EQ(RingFailure(view_, kNow + 9'000 + kRingOpenMs - 1), std::nullopt) << "ranks have their time from here on";
+}
+
 }  // namespace
 }  // namespace mlnet::control

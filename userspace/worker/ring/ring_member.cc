@@ -58,6 +58,7 @@ std::optional<int> RingMember::Awaited() const {
 std::optional<std::vector<Settled>> RingMember::TakeSettled() { return std::exchange(settled_, std::nullopt); }
 
 Result<void> RingMember::Send(size_t flow, std::span<const std::byte> packets, size_t packet_bytes) {
+  if (!table_ && config_.starts_in_ring) return {};
   if (!table_) return kernel_.Send(flow, packets, packet_bytes);
   if (!has_ring_) return {};
   const size_t tag_bytes = config_.ring_key ? MLNET_MAC_BYTES : 0;  // of the way through the kernel; a stream's are other ones

@@ -67,7 +67,7 @@ struct JoinOptions {
   /// Where a wire type leaves too few levels (int8 with more than 16 ranks): true takes the next wider one and says
   /// so once on stderr; false refuses the call. The same on all ranks.
   bool widens_lanes = false;
-  /// True: sums are the kernel's or none, and a job that loses an aggregator fails. False: its ranks go on by themselves, in a
+  /// True: sums are the kernel's or none, and a job that finds no aggregator or loses one fails. False: its ranks sum by themselves then, in a
   /// ring over TCP, with the same bits; unless $MLNET_REQUIRE_MODE is "kernel", or the job requires it.
   bool requires_kernel = false;
 };
@@ -123,7 +123,7 @@ struct CommStats {
   uint64_t held = 0, busy = 0;         // answers HELD and BUSY
   uint64_t sleeps = 0;                 // times the engine slept instead of polling
   uint64_t rtt_us = 0;                 // smoothed round trip
-  uint64_t summed_in_ring = 0;         // of summed_in_user_space: by the ring of ranks, since an aggregator was lost
+  uint64_t summed_in_ring = 0;         // of summed_in_user_space: by the ring of ranks, for want of an aggregator
 };
 
 /// Handle of one collective. The buffers must stay valid until it is done.
