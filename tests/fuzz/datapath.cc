@@ -8,33 +8,13 @@
 
 #include "fuzz/datapath/oracle.h"
 #include "fuzz/datapath/program.h"
+#include "fuzz/reader.h"
 #include "fuzz/require.h"
 
 namespace mlnet::fuzz {
 namespace {
 
 using test::Frame;
-
-// Of the input; zeros behind its end.
-class Reader {
- public:
-  Reader(const uint8_t* data, size_t size) : at_(data), end_(data + size) {}
-  bool IsAtEnd() const { return at_ == end_; }
-  uint8_t Byte() { return IsAtEnd() ? uint8_t{0} : *at_++; }
-  uint16_t Half() {
-    const uint8_t low = Byte();
-    return static_cast<uint16_t>(low | Byte() << 8);
-  }
-  Bytes Take(size_t size) {
-    const size_t n = std::min<size_t>(size, static_cast<size_t>(end_ - at_));
-    at_ += n;
-    return {at_ - n, at_};
-  }
-
- private:
-  const uint8_t* at_;
-  const uint8_t* end_;
-};
 
 // What a packet has for a tag: of its job's key, or none where there is none; the other of the two; of another key; of what damage made of it.
 enum class Tag : uint8_t { kRight, kContrary, kOtherKey, kOfDamaged };

@@ -19,6 +19,7 @@ XDP, SLOT, ADMIT = "aggregate/xdp_aggregate.bpf.c", "aggregate/slot.bpf.h", "agg
 CHECK, DELIVER, INNER = "aggregate/check.bpf.h", "aggregate/deliver.bpf.h", "aggregate/inner.bpf.h"
 PLACE, ADD, EMIT = "aggregate/place.bpf.h", "aggregate/accumulate.bpf.h", "aggregate/emit.bpf.h"
 MAC, EGRESS, EVENT = "aggregate/mac.bpf.h", "aggregate/egress.bpf.h", "aggregate/event.bpf.h"
+MAC_PROGRAMS = "aggregate/mac_programs.bpf.h"
 
 # name: file, text, what it becomes, tests that must each fail ("program TestSuite.test")
 MUTANTS = {
@@ -59,10 +60,10 @@ MUTANTS = {
         XDP, "if (masked(p->mac_bytes, MLNET_MAC_BYTES) && !mac_take())\n\t\treturn MLNET_V_DROP_MAC;", "",
         ["bpf_mac MacTest.what_has_no_tag_or_one_of_another_key_is_dropped", "bpf_mac MacTest.no_bit_of_a_result_or_a_reply_can_change"]),
     "tag_is_looked_at": (
-        XDP, "if (!tag_is_right(ctx, p->l3))", "if (0)",
+        MAC_PROGRAMS, "if (!tag_is_right(ctx, p->l3))", "if (0)",
         ["bpf_mac MacTest.whoever_knows_everything_but_the_key_gets_nothing_in"]),
     "tag_counts_once": (
-        MAC, "\tif (state)\n\t\tstate->is_right = 0;\n", "",
+        MAC, "\tif (state)\n\t\tstate->is_right = 0;\n\treturn is_right;", "\treturn is_right;",
         ["bpf_mac MacTest.no_bit_of_a_contribution_can_change"]),
     "tag_counts_for_its_packet": (
         MAC, "struct mlnet_mac_state *state = p->mac_bytes ? mac_state() : NULL;", "struct mlnet_mac_state *state = NULL;",
@@ -73,6 +74,19 @@ MUTANTS = {
     "pong_of_now": (
         EVENT, "& MLNET_SEQ_MASK) < MLNET_PONG_AGE_MAX;", "& MLNET_SEQ_MASK) != 1;",
         ["bpf_mac MacTest.an_answer_that_is_repeated_keeps_no_root_alive"]),
+    "pong_goes_down": (
+        EVENT, "return pkt_is_from_above(p, node) ? pong_down(p, node, way) : MLNET_V_PONG_SEEN;", "return MLNET_V_PONG_SEEN;",
+        ["bpf_inner InnerTest.the_answer_to_a_ping_goes_down_the_way_that_the_ping_came_up", "bpf_mac MacTest.a_partial_sum_goes_up_with_a_tag_and_so_does_a_ping"]),
+    "pong_to_the_child_that_asked": (
+        EVENT, "__u32 child = masked(way, MLNET_CHILDREN_MAX - 1),", "__u32 child = 0,", ["bpf_inner InnerTest.the_answer_to_a_ping_goes_down_the_way_that_the_ping_came_up"]),
+    "pong_has_the_time_that_its_child_gave": (
+        EVENT, "ping_rewrite(p, child, link->ping, MLNET_WAY_POP(way));", "ping_rewrite(p, child, p->seq, MLNET_WAY_POP(way));",
+        ["bpf_mac MacTest.a_partial_sum_goes_up_with_a_tag_and_so_does_a_ping"]),
+    "pong_goes_the_way_that_is_left": (
+        EVENT, "ping_rewrite(p, child, link->ping, MLNET_WAY_POP(way));", "ping_rewrite(p, child, link->ping, way);",
+        ["bpf_inner InnerTest.the_answer_to_a_ping_goes_down_the_way_that_the_ping_came_up"]),
+    "ping_goes_up": (
+        EVENT, "return node->flags & MLNET_NODE_INNER ? ping_up(p, node, way) :", "return", ["bpf_inner InnerTest.a_ping_of_a_child_goes_up_as_the_nodes_own"]),
     "tag_is_not_optional": (
         ADMIT, "if (p->mac_bytes != node_mac_bytes(node))", "if (p->mac_bytes && !node_mac_bytes(node))",
         ["bpf_mac MacTest.what_has_no_tag_or_one_of_another_key_is_dropped"]),

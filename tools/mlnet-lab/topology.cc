@@ -8,6 +8,7 @@
 #include <iterator>
 #include <set>
 
+#include "base/read_file.h"
 #include "fault/fault.h"
 #include "units.h"
 #include "yaml_keys.h"
@@ -17,6 +18,7 @@ namespace {
 
 constexpr size_t kHostsMax = LAB_HOSTS_MAX;
 constexpr size_t kRacksMax = LAB_RACKS_MAX;
+constexpr double kOversubscriptionMax = 1000;
 
 // Reads `key` through `parse` when it is there.
 template <typename T, typename Parse>
@@ -30,6 +32,12 @@ Result<void> Read(const YAML::Node& node, const std::string& where, const char* 
   }
   into = *value;
   return {};
+}
+
+// A value that is no T is an error (YAML::Exception), not an absent one.
+template <typename T>
+T ValueOr(const YAML::Node& value, T otherwise) {
+  return value ? value.as<T>() : otherwise;
 }
 
 Result<void> ReadFaultValues(const YAML::Node& node, const std::string& where, Faults& faults) {
@@ -64,13 +72,13 @@ Result<Host> ReadHost(const YAML::Node& node, const YAML::Node& defaults, const 
   Host host;
   if (!node["name"]) return Err(ErrorCode::kInvalidArgument, where + ": name is missing");
   host.name = node["name"].as<std::string>();
-  const auto role = node["role"] ? node["role"].as<std::string>() : "worker";
+  const auto role = ValueOr<std::string>(node["role"], "worker");
   if (role != "worker" && role != "aggregator") {
     return Err(ErrorCode::kInvalidArgument, fmt::format("{}.role: '{}' is not a role", where, role),
                "roles are worker and aggregator");
   }
   host.is_aggregator = role == "aggregator";
-  if (node["rack"]) host.rack = node["rack"].as<std::string>();
+  host.rack = ValueOr(node["rack"], host.rack);
   for (const auto& source : {defaults, node}) {
     if (!source) continue;
     if (auto r = Read(source, where, "rate", host.rate_bps, ParseRate); !r)
@@ -104,7 +112,7 @@ Result<void> ReadRacks(const YAML::Node& root, Topology& topology) {
   }
   if (!core) return {};
   if (auto r = CheckKeys(core, "core", {"oversubscription"}); !r) return r;
-  topology.oversubscription = core["oversubscription"].as<double>(0);
+  topology.oversubscription = ValueOr(core["oversubscription"], 0.0);
   return {};
 }
 
@@ -114,19 +122,19 @@ Result<Topology> ReadTopology(const YAML::Node& root) {
       !r) {
     return tl::make_unexpected(r.error());
   }
-  if (root["version"] && root["version"].as<int>() != 1) {
+  if (ValueOr(root["version"], 1) != 1) {
     return Err(ErrorCode::kInvalidArgument, "topology.version must be 1");
   }
   Topology topology;
-  if (root["name"]) topology.name = root["name"].as<std::string>();
-  if (root["mtu"]) topology.mtu = root["mtu"].as<uint32_t>();
-  if (root["seed"]) topology.seed = root["seed"].as<uint64_t>();
-  if (root["ipv6"]) topology.ipv6 = root["ipv6"].as<bool>();
+  topology.name = ValueOr(root["name"], topology.name);
+  topology.mtu = ValueOr(root["mtu"], topology.mtu);
+  topology.seed = ValueOr(root["seed"], topology.seed);
+  topology.ipv6 = ValueOr(root["ipv6"], topology.ipv6);
   if (root["switch"]) {
     if (auto r = CheckKeys(root["switch"], "switch", {"multicast_snooping", "priorities"}); !r)
       return tl::make_unexpected(r.error());
-    topology.multicast_snooping = root["switch"]["multicast_snooping"].as<bool>(false);
-    topology.priorities = root["switch"]["priorities"].as<bool>(false);
+    topology.multicast_snooping = ValueOr(root["switch"]["multicast_snooping"], false);
+    topology.priorities = ValueOr(root["switch"]["priorities"], false);
   }
   const YAML::Node defaults = root["defaults"];
   if (defaults) {
@@ -195,9 +203,9 @@ Result<void> FinishRack(const Topology& topology, Rack& rack) {
 
 // Without a list of racks there are those that hosts name; with one, a rack that is not in it is a typing error.
 Result<void> FinishRacks(Topology& topology) {
-  if (!(topology.oversubscription >= 0) || topology.oversubscription > 1000) {
-    return Err(ErrorCode::kInvalidArgument,
-               fmt::format("oversubscription {} is out of range", topology.oversubscription), "4 means 1:4");
+  const double ratio = topology.oversubscription;
+  if (ratio != 0 && !(ratio >= 1.0 / kOversubscriptionMax && ratio <= kOversubscriptionMax)) {
+    return Err(ErrorCode::kInvalidArgument, fmt::format("oversubscription {} is out of range", ratio), "4 means 1:4");
   }
   std::set<std::string> names;
   for (const Host& host : topology.hosts) names.insert(host.name);
@@ -238,19 +246,25 @@ std::vector<Link> LinksOf(const Topology& topology) {
   return links;
 }
 
-Result<Topology> LoadTopology(const std::string& path) {
+Result<Topology> ParseTopology(const std::string& text, const std::string& source) {
   // yaml-cpp reports by exceptions; they end here.
   try {
-    auto topology = ReadTopology(YAML::LoadFile(path));
+    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
+    if (documents.size() > 1) return Err(ErrorCode::kInvalidArgument, fmt::format("{}: {} documents, one is wanted", source, documents.size()));
+    auto topology = ReadTopology(documents.empty() ? YAML::Node() : documents.front());
     if (topology) return topology;
     Error error = topology.error();
-    error.message = path + ": " + error.message;
+    error.message = source + ": " + error.message;
     return tl::make_unexpected(error);
-  } catch (const YAML::BadFile&) {
-    return Err(ErrorCode::kInvalidArgument, fmt::format("cannot read topology file {}", path));
   } catch (const YAML::Exception& e) {
-    return Err(ErrorCode::kInvalidArgument, fmt::format("{}: {}", path, e.what()));
+    return Err(ErrorCode::kInvalidArgument, fmt::format("{}: {}", source, e.what()));
   }
+}
+
+Result<Topology> LoadTopology(const std::string& path) {
+  const auto text = ReadFile(path);
+  if (!text) return Err(ErrorCode::kInvalidArgument, fmt::format("cannot read topology file {}", path));
+  return ParseTopology(*text, path);
 }
 
 // No '-' in a name: namespaces are called ml-LAB-HOST, and 'down' must never mistake one lab for another.

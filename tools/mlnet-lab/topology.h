@@ -74,7 +74,8 @@ struct Link {
 /// Hosts in their order, then racks; the index in this list is that of fault.h.
 std::vector<Link> LinksOf(const Topology& topology);
 
-/// Reads a topology file; kInvalidArgument names file, host and key.
+/// A topology file's text; kInvalidArgument names `source`, host and key.
+Result<Topology> ParseTopology(const std::string& text, const std::string& source);
 Result<Topology> LoadTopology(const std::string& path);
 
 /// Workers first, then aggregators; gives out addresses; works out the racks; checks names and limits.

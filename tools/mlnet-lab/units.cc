@@ -4,30 +4,12 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <cstdlib>
-#include <optional>
 #include <utility>
 
 namespace mlnet::lab {
-namespace {
-
-struct Quantity {
-  double value = 0;
-  std::string unit;
-};
-
-std::optional<Quantity> Split(const std::string& text) {
-  if (text.empty() || text[0] == '-' || text[0] == '+') return std::nullopt;
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  if (end == text.c_str() || !std::isfinite(value)) return std::nullopt;
-  return Quantity{value, std::string(end)};
-}
-
-}  // namespace
 
 Result<uint32_t> ParsePercent(const std::string& text) {
-  const auto quantity = Split(text);
+  const auto quantity = ParseQuantity(text);
   const bool unit_ok = quantity && (quantity->unit.empty() || quantity->unit == "%");
   if (!unit_ok || quantity->value > 100) {
     return Err(ErrorCode::kInvalidArgument, fmt::format("'{}' is not a percentage", text),
@@ -38,7 +20,7 @@ Result<uint32_t> ParsePercent(const std::string& text) {
 
 Result<uint32_t> ParseDuration(const std::string& text) {
   if (text == "0") return 0u;
-  const auto quantity = Split(text);
+  const auto quantity = ParseQuantity(text);
   if (quantity) {
     for (const auto& [unit, factor] : {std::pair{"us", 1.0}, {"ms", 1e3}, {"s", 1e6}}) {
       if (quantity->unit == unit && quantity->value * factor <= 10e6) {

@@ -2,14 +2,12 @@
 // mlnetctl plan: what the planner makes of the cluster that mlnetd knows, or of a lab topology file.
 // The file is that of mlnet-lab: tools/mlnet-lab/topology.example.yaml.
 #include <fmt/format.h>
-#include <yaml-cpp/yaml.h>
 
 #include <memory>
 #include <optional>
 
 #include "mlnet-lab/perf_sizes.h"
-#include "mlnet-lab/units.h"
-#include "mlnet-lab/yaml_keys.h"
+#include "mlnet-lab/topology.h"
 #include "mlnetctl/commands.h"
 #include "plan/planner.h"
 #include "plan/render.h"
@@ -17,8 +15,6 @@
 
 namespace mlnet::ctl {
 namespace {
-
-using lab::CheckKeys;
 
 struct PlanArgs {
   std::string topology, bytes = "64M", wire = "int32", shape;
@@ -29,98 +25,6 @@ struct PlanArgs {
   bool is_unicast = false, is_dot = false;
 };
 
-struct TopologyFile {
-  plan::Cluster cluster;
-  std::vector<std::string> worker_hosts;
-  int mtu = 1500;
-};
-
-Result<void> ReadRate(const YAML::Node& node, const char* key, const std::string& where, double& into) {
-  if (!node || !node[key]) return {};
-  const auto rate = lab::ParseRate(node[key].as<std::string>());
-  if (!rate) {
-    return Err(rate.error().code, fmt::format("{}.{}: {}", where, key, rate.error().message), rate.error().hint);
-  }
-  into = static_cast<double>(*rate);
-  return {};
-}
-
-Result<void> ReadHost(const YAML::Node& node, const YAML::Node& defaults, const std::string& where,
-                      TopologyFile& file) {
-  if (auto ok = CheckKeys(node, where, {"name", "role", "rate", "rack", "faults"}); !ok) return ok;
-  if (!node["name"]) return Err(ErrorCode::kInvalidArgument, where + ": name is missing");
-  plan::Host host;
-  host.name = node["name"].as<std::string>();
-  host.rack = node["rack"].as<std::string>("");
-  double rate = 0;
-  if (auto ok = ReadRate(defaults, "rate", "defaults", rate); !ok) return ok;
-  if (auto ok = ReadRate(node, "rate", where, rate); !ok) return ok;
-  host.up_bps = host.down_bps = rate;
-  const auto role = node["role"].as<std::string>("worker");
-  if (role != "worker" && role != "aggregator") {
-    return Err(ErrorCode::kInvalidArgument, fmt::format("{}.role: '{}' is not a role", where, role),
-               "roles are worker and aggregator");
-  }
-  if (role == "worker") file.worker_hosts.push_back(host.name);
-  file.cluster.hosts.push_back(std::move(host));
-  return {};
-}
-
-Result<void> ReadRack(const YAML::Node& node, const std::string& where, TopologyFile& file) {
-  if (auto ok = CheckKeys(node, where, {"name", "rate", "up", "down", "faults"}); !ok) return ok;
-  if (!node["name"]) return Err(ErrorCode::kInvalidArgument, where + ": name is missing");
-  plan::Rack rack;
-  rack.name = node["name"].as<std::string>();
-  if (auto ok = ReadRate(node, "rate", where, rack.up_bps); !ok) return ok;
-  rack.down_bps = rack.up_bps;
-  if (auto ok = ReadRate(node, "up", where, rack.up_bps); !ok) return ok;
-  if (auto ok = ReadRate(node, "down", where, rack.down_bps); !ok) return ok;
-  file.cluster.racks.push_back(std::move(rack));
-  return {};
-}
-
-Result<TopologyFile> ReadTopology(const YAML::Node& root) {
-  TopologyFile file;
-  if (auto ok = CheckKeys(root, "topology",
-                          {"version", "name", "mtu", "seed", "ipv6", "switch", "defaults", "hosts", "racks", "core"});
-      !ok) {
-    return tl::make_unexpected(ok.error());
-  }
-  if (root["version"].as<int>(1) != 1) return Err(ErrorCode::kInvalidArgument, "topology.version must be 1");
-  file.mtu = root["mtu"].as<int>(1500);
-  if (!root["hosts"] || !root["hosts"].IsSequence())
-    return Err(ErrorCode::kInvalidArgument, "topology.hosts must be a list of hosts");
-  for (size_t i = 0; i < root["hosts"].size(); ++i) {
-    auto ok = ReadHost(root["hosts"][i], root["defaults"], fmt::format("hosts[{}]", i), file);
-    if (!ok) return tl::make_unexpected(ok.error());
-  }
-  const YAML::Node racks = root["racks"];
-  if (racks && !racks.IsSequence())
-    return Err(ErrorCode::kInvalidArgument, "topology.racks must be a list of racks");
-  for (size_t i = 0; racks && i < racks.size(); ++i) {
-    if (auto ok = ReadRack(racks[i], fmt::format("racks[{}]", i), file); !ok)
-      return tl::make_unexpected(ok.error());
-  }
-  if (root["core"]) {
-    if (auto ok = CheckKeys(root["core"], "core", {"oversubscription"}); !ok) return tl::make_unexpected(ok.error());
-    file.cluster.oversubscription = root["core"]["oversubscription"].as<double>(0);
-  }
-  return file;
-}
-
-Result<TopologyFile> LoadTopology(const std::string& path) {
-  // yaml-cpp reports by exceptions; they end here.
-  try {
-    auto file = ReadTopology(YAML::LoadFile(path));
-    if (file) return file;
-    return Err(file.error().code, fmt::format("{}: {}", path, file.error().message), file.error().hint);
-  } catch (const YAML::BadFile&) {
-    return Err(ErrorCode::kInvalidArgument, fmt::format("cannot read topology file {}", path));
-  } catch (const YAML::Exception& e) {
-    return Err(ErrorCode::kInvalidArgument, fmt::format("{}: {}", path, e.what()));
-  }
-}
-
 /// What the planner is asked.
 struct Task {
   plan::Cluster cluster;
@@ -128,6 +32,15 @@ struct Task {
   int mtu = 1500;
   std::optional<plan::Shape> shape;
 };
+
+plan::Cluster ClusterOf(const lab::Topology& topology) {
+  const auto bps = [](uint64_t rate) { return static_cast<double>(rate); };
+  plan::Cluster cluster;
+  cluster.oversubscription = topology.oversubscription;
+  for (const lab::Host& host : topology.hosts) cluster.hosts.push_back({host.name, host.rack, bps(host.rate_bps), bps(host.rate_bps)});
+  for (const lab::Rack& rack : topology.racks) cluster.racks.push_back({rack.name, bps(rack.up_bps.value_or(0)), bps(rack.down_bps.value_or(0))});
+  return cluster;
+}
 
 // Everything but the ranks.
 Result<plan::Job> JobOf(const PlanArgs& args) {
@@ -142,12 +55,14 @@ Result<plan::Job> JobOf(const PlanArgs& args) {
 }
 
 Result<Task> ReadTask(const PlanArgs& args) {
-  auto file = LoadTopology(args.topology);
-  if (!file) return tl::make_unexpected(file.error());
+  const auto topology = lab::LoadTopology(args.topology);
+  if (!topology) return tl::make_unexpected(topology.error());
   auto job = JobOf(args);
   if (!job) return tl::make_unexpected(job.error());
-  job->host_of_rank = plan::PlaceInOrder(file->worker_hosts, static_cast<size_t>(args.ranks_per_host));
-  return Task{std::move(file->cluster), std::move(*job), file->mtu, plan::ShapeFromName(args.shape)};
+  std::vector<std::string> workers;
+  for (const lab::Host& host : lab::WorkersOf(*topology)) workers.push_back(host.name);
+  job->host_of_rank = plan::PlaceInOrder(workers, static_cast<size_t>(args.ranks_per_host));
+  return Task{ClusterOf(*topology), std::move(*job), static_cast<int>(topology->mtu), plan::ShapeFromName(args.shape)};
 }
 
 // mlnetd says what it would tell the planner; what the planner makes of that is the same here.

@@ -22,6 +22,7 @@ IpAddress::Mapped MapIpv4(const void* network_order) {
 }  // namespace
 
 std::optional<IpAddress> IpAddress::Parse(const std::string& text) {
+  if (text.find('\0') != std::string::npos) return std::nullopt;  // inet_pton would read what is before it
   in_addr ipv4{};
   if (::inet_pton(AF_INET, text.c_str(), &ipv4) == 1) return IpAddress(MapIpv4(&ipv4));
   Mapped mapped{};

@@ -3,9 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <cstdlib>
-#include <string_view>
 #include <utility>
 
 namespace mlnet {
@@ -15,15 +15,23 @@ constexpr double kRateMin = 64e3, kRateMax = 1000e9;
 
 }  // namespace
 
+std::optional<Quantity> ParseQuantity(const std::string& text) {
+  // strtod would skip spaces, and take signs, hexadecimal digits and names.
+  const size_t digits = std::min(text.find_first_not_of("0123456789.eE"), text.size());
+  Quantity quantity;
+  const auto [end, ec] = std::from_chars(text.data(), text.data() + digits, quantity.value);
+  if (ec != std::errc() || !std::isfinite(quantity.value)) return std::nullopt;
+  quantity.unit = std::string(end, text.data() + text.size());
+  return quantity;
+}
+
 Result<uint64_t> ParseRate(const std::string& text) {
   constexpr const char* kHint = "write a rate as 500mbit, 2gbit or unlimited, between 64kbit and 1000gbit";
   if (text == "unlimited" || text == "0") return uint64_t{0};
-  char* unit_of = nullptr;
-  const double value = std::strtod(text.c_str(), &unit_of);
-  const bool is_number = !text.empty() && text[0] != '-' && text[0] != '+' && unit_of != text.c_str() && std::isfinite(value);
+  const auto quantity = ParseQuantity(text);
   for (const auto& [unit, factor] : {std::pair{"bit", 1.0}, {"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}}) {
-    if (!is_number || std::string_view(unit_of) != unit) continue;
-    const double bits = value * factor;
+    if (!quantity || quantity->unit != unit) continue;
+    const double bits = quantity->value * factor;
     if (bits >= kRateMin && bits <= kRateMax) return static_cast<uint64_t>(std::llround(bits));
     return Err(ErrorCode::kInvalidArgument, fmt::format("rate '{}' is out of range", text), kHint);
   }

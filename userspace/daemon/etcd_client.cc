@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/read_file.h"
+#include "rpc/message.h"
 
 namespace mlnet::daemon::etcd {
 namespace {
@@ -21,10 +22,11 @@ bool IsTls(CURLcode code) {
 
 // What etcd refused. kTimeout is for this file only: the token is to be renewed.
 Error Refusal(const std::string& endpoint, long http, const std::string& answer) {
-  const Json body = Json::parse(answer, nullptr, /*allow_exceptions=*/false);
-  const bool is_etcd = body.is_object() && body.contains("error") && body["error"].is_string();
-  const int status = is_etcd ? body.value("code", 0) : 0;
-  const std::string why = is_etcd ? body["error"].get<std::string>() : "HTTP " + std::to_string(http);
+  const Json body = rpc::ParseJson(answer).value_or(Json());
+  const auto error = rpc::Get<std::string>(body, "error");
+  const bool is_etcd = error.has_value();
+  const int status = is_etcd ? rpc::GetOr<int>(body, "code", 0).value_or(0) : 0;
+  const std::string why = is_etcd ? *error : "HTTP " + std::to_string(http);
   const std::string message = "store at " + endpoint + ": " + why;
   const bool is_token_old = status == kUnauthenticated || why.find("auth store is old") != std::string::npos;
   if (is_token_old) return {ErrorCode::kTimeout, message, ""};
@@ -110,15 +112,15 @@ Result<Json> Client::Perform(const std::string& path, const Json& body, millisec
   long http = 0;
   curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &http);
   if (http != 200) return tl::make_unexpected(Refusal(endpoint(), http, answer));
-  Json parsed = Json::parse(answer, nullptr, /*allow_exceptions=*/false);
-  if (!parsed.is_object()) return Err(ErrorCode::kUnavailable, endpoint() + ": an answer that is no JSON");
+  auto parsed = rpc::ParseJson(answer);
+  if (!parsed || !parsed->is_object()) return Err(ErrorCode::kUnavailable, endpoint() + ": an answer that is no JSON");
   return parsed;
 }
 
 Result<void> Client::Authenticate(milliseconds timeout) {
   auto answer = Perform("auth/authenticate", {{"name", options_.config.user}, {"password", options_.password}}, timeout);
   if (!answer) return tl::make_unexpected(answer.error());
-  token_ = answer->value("token", "");
+  token_ = Text(*answer, "token");
   return {};
 }
 

@@ -5,7 +5,6 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <charconv>
 #include <random>
 
 #include "base/clock.h"
@@ -14,7 +13,6 @@
 namespace mlnet::daemon {
 
 using control::JobView;
-using etcd::KeyValue;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
@@ -23,12 +21,6 @@ namespace {
 constexpr milliseconds kDecideTimeout{5000};  // SQLite's busy timeout: only conflict after conflict takes so long
 constexpr int kPauseMaxMs = 32;
 constexpr size_t kDropsMax = 20;  // per transaction, four operations each
-
-int64_t ToInteger(const std::string& text) {
-  int64_t number = 0;
-  std::from_chars(text.data(), text.data() + text.size(), number);
-  return number;
-}
 
 // Two that met part; the more often they meet the further.
 void Pause(int attempt) {
@@ -76,12 +68,9 @@ Result<bool> EtcdStore::ReadDecision(Decision& decision) {
     const auto found = etcd::ReadBy(*answer, i);
     if (found.empty()) continue;
     (i == 0 ? decision.open_revision : decision.over_revision) = found[0].mod_revision;
-    const Json body = Json::parse(found[0].value, nullptr, /*allow_exceptions=*/false);
-    try {
-      decision.before = body.get<JobView>();
-    } catch (const Json::exception& e) {
-      return Err(ErrorCode::kProtocol, "store: unreadable record " + found[0].key + ": " + e.what(), "delete that key");
-    }
+    auto view = etcd::JobIn(found[0]);
+    if (!view) return tl::make_unexpected(view.error());
+    decision.before = std::move(*view);
   }
   const auto last = etcd::ReadBy(*answer, 2);
   decision.writer_revision = last.empty() ? 0 : last[0].mod_revision;
@@ -125,31 +114,20 @@ Result<EtcdStore::Written> EtcdStore::Write(const Decision& decision, const std:
   };
   auto answer = Commit(make);
   if (!answer) return tl::make_unexpected(answer.error());
-  if (!answer->value("succeeded", false)) return Written::kConflict;
+  if (!etcd::IsTrue(*answer, "succeeded")) return Written::kConflict;
   if (has_changed) watch_->Saw(etcd::Revision(*answer));
   return Written::kYes;
-}
-
-Result<std::map<std::string, EtcdStore::Index>> EtcdStore::ReadIndex(const std::vector<KeyValue>& kvs) const {
-  std::map<std::string, Index> index;
-  for (const KeyValue& kv : kvs) {
-    const Json row = Json::parse(kv.value, nullptr, /*allow_exceptions=*/false);
-    if (!row.is_object()) return Err(ErrorCode::kProtocol, "store: unreadable record " + kv.key, "delete that key");
-    index[etcd::AfterSlash(kv.key)] = {row.value("job_id", uint16_t{0}), row.value("over_ms", uint64_t{0}), row.value("kept", false),
-                                 kv.mod_revision};
-  }
-  return index;
 }
 
 Result<void> EtcdStore::ReadNumbers(Decision& decision) {
   auto answer = Call("kv/txn", etcd::Txn({}, {etcd::GetAll(Key("epochs/")), etcd::GetAll(Key("index/"))}));
   if (!answer) return tl::make_unexpected(answer.error());
-  auto index = ReadIndex(etcd::ReadBy(*answer, 1));
+  auto index = etcd::IndexIn(etcd::ReadBy(*answer, 1));
   if (!index) return tl::make_unexpected(index.error());
+  auto epochs = etcd::EpochsIn(etcd::ReadBy(*answer, 0));
+  if (!epochs) return tl::make_unexpected(epochs.error());
   decision.index = std::move(*index);
-  for (const KeyValue& kv : etcd::ReadBy(*answer, 0)) {
-    decision.epochs[ToInteger(etcd::AfterSlash(kv.key))] = {ToInteger(kv.value), kv.mod_revision, false};
-  }
+  decision.epochs = std::move(*epochs);
   decision.is_read = true;
   return {};
 }
@@ -177,7 +155,7 @@ Result<control::Numbering> EtcdStore::TakeNumbers(uint16_t wanted) {
       return Err(ErrorCode::kConflict, "all job ids are taken", "delete jobs that have ended: mlnetctl job delete NAME");
     }
   }
-  Epoch& epoch = epochs[id];
+  etcd::Epoch& epoch = epochs[id];
   epoch.is_given = true;
   return control::Numbering{static_cast<uint16_t>(id), static_cast<uint16_t>(++epoch.last)};
 }
@@ -187,9 +165,9 @@ Result<control::Numbering> EtcdStore::TakeNumbers(uint16_t wanted) {
 void EtcdStore::DropOld() {
   auto answer = Call("kv/txn", etcd::Txn({}, {etcd::GetAll(Key("index/"))}));
   if (!answer) return;
-  auto index = ReadIndex(etcd::ReadBy(*answer, 0));
+  auto index = etcd::IndexIn(etcd::ReadBy(*answer, 0));
   if (!index) return;
-  std::vector<std::pair<std::string, Index>> over;
+  std::vector<std::pair<std::string, etcd::Index>> over;
   for (const auto& row : *index) {
     if (row.second.over_ms > 0 && !row.second.is_kept) over.push_back(row);
   }

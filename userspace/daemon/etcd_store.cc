@@ -5,7 +5,6 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <charconv>
 #include <random>
 
 #include "base/clock.h"
@@ -13,8 +12,6 @@
 namespace mlnet::daemon {
 
 using control::HostRecord;
-using control::JobView;
-using etcd::KeyValue;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
@@ -31,21 +28,6 @@ constexpr int kOpenPauseMs = 100;
 std::string RandomId() {
   std::random_device random;
   return std::to_string(random()) + "-" + std::to_string(random());
-}
-
-template <typename T>
-Result<T> ParseRecord(const KeyValue& kv) {
-  try {
-    return control::Json::parse(kv.value).get<T>();
-  } catch (const control::Json::exception& e) {
-    return Err(ErrorCode::kProtocol, "store: unreadable record " + kv.key + ": " + e.what(), "delete that key");
-  }
-}
-
-uint64_t Milliseconds(const std::string& text) {
-  uint64_t ms = 0;
-  std::from_chars(text.data(), text.data() + text.size(), ms);
-  return ms;
 }
 
 }  // namespace
@@ -140,43 +122,22 @@ Result<bool> EtcdStore::Changed(const Snapshot& since) {
   return watch_->generation() != since.generation;
 }
 
-Result<std::vector<HostRecord>> EtcdStore::ReadHosts(const Json& answer, size_t hosts, size_t beats) const {
-  std::map<std::string, uint64_t> heartbeats;
-  for (const KeyValue& kv : etcd::ReadBy(answer, beats)) heartbeats[etcd::AfterSlash(kv.key)] = Milliseconds(kv.value);
-  std::vector<HostRecord> all;
-  for (const KeyValue& kv : etcd::ReadBy(answer, hosts)) {
-    auto host = ParseRecord<HostRecord>(kv);
-    if (!host) return tl::make_unexpected(host.error());
-    host->heartbeat_ms = health_.Graced(heartbeats[host->host]);
-    all.push_back(std::move(*host));
-  }
-  return all;
+std::vector<HostRecord> EtcdStore::Graced(std::vector<HostRecord> hosts) const {
+  for (HostRecord& host : hosts) host.heartbeat_ms = health_.Graced(host.heartbeat_ms);
+  return hosts;
 }
 
 Result<std::vector<HostRecord>> EtcdStore::LoadHosts() {
   auto answer = Call("kv/txn", etcd::Txn({}, {etcd::GetAll(Key("hosts/")), etcd::GetAll(Key("beats/"))}));
   if (!answer) return tl::make_unexpected(answer.error());
-  return ReadHosts(*answer, 0, 1);
+  return etcd::HostsIn(*answer, 0, 1).map([this](auto hosts) { return Graced(std::move(hosts)); });
 }
 
 Result<Snapshot> EtcdStore::ReadSnapshot(const Json& answer, const std::set<std::string>* only_over) {
-  Snapshot snapshot;
-  const auto generation = etcd::ReadBy(answer, 0);
-  snapshot.generation = generation.empty() ? 0 : generation[0].mod_revision;
-  auto hosts = ReadHosts(answer, 1, 2);
-  if (!hosts) return tl::make_unexpected(hosts.error());
-  snapshot.hosts = std::move(*hosts);
-  for (size_t i = 3; i < answer["responses"].size(); ++i) {
-    for (const KeyValue& kv : etcd::ReadBy(answer, i)) {
-      const bool is_open = kv.key.starts_with(Key("jobs/open/"));
-      if (!is_open && only_over != nullptr && !only_over->contains(etcd::AfterSlash(kv.key))) continue;
-      auto view = ParseRecord<JobView>(kv);
-      if (!view) return tl::make_unexpected(view.error());
-      snapshot.jobs.push_back(std::move(*view));
-    }
-  }
-  std::sort(snapshot.jobs.begin(), snapshot.jobs.end(), [](const auto& a, const auto& b) { return a.job.name < b.job.name; });
-  watch_->Saw(snapshot.generation);
+  auto snapshot = etcd::SnapshotIn(answer, Key("jobs/open/"), only_over);
+  if (!snapshot) return snapshot;
+  snapshot->hosts = Graced(std::move(snapshot->hosts));
+  watch_->Saw(snapshot->generation);
   return snapshot;
 }
 
@@ -214,7 +175,7 @@ Result<void> EtcdStore::SaveHost(const HostRecord& host) {
                         etcd::Put(Key("generation"), host.host)});
     });
     if (!answer) return tl::make_unexpected(answer.error());
-    if (!answer->value("succeeded", false)) continue;
+    if (!etcd::IsTrue(*answer, "succeeded")) continue;
     watch_->Saw(etcd::Revision(*answer));
     return {};
   }
@@ -229,7 +190,7 @@ Result<void> EtcdStore::Beat(const std::string& host, uint64_t now_ms) {
   });
   if (!answer) return tl::make_unexpected(answer.error());
   // The lease ran out while this host could not reach etcd, or somebody cleared the store.
-  if (!answer->value("succeeded", false) && host_ && host_->host == host) return SaveHost(HostRecord(*host_));
+  if (!etcd::IsTrue(*answer, "succeeded") && host_ && host_->host == host) return SaveHost(HostRecord(*host_));
   return {};
 }
 
@@ -250,13 +211,7 @@ Result<std::vector<Store::Counters>> EtcdStore::LoadCounters(const std::string& 
   const std::string folder = Key("counters/" + job + "/" + std::to_string(incarnation) + "/");
   auto answer = Call("kv/txn", etcd::Txn({}, {etcd::GetAll(folder)}));
   if (!answer) return tl::make_unexpected(answer.error());
-  std::vector<Counters> all;
-  for (const KeyValue& kv : etcd::ReadBy(*answer, 0)) {
-    auto body = ParseRecord<Json>(kv);
-    if (!body) return tl::make_unexpected(body.error());
-    all.push_back({kv.key.substr(folder.size()), std::move(*body)});
-  }
-  return all;
+  return etcd::CountersIn(*answer, folder);
 }
 
 }  // namespace mlnet::daemon

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "daemon/etcd_client.h"
+#include "daemon/etcd_records.h"
 #include "daemon/etcd_watch.h"
 #include "daemon/store.h"
 #include "daemon/store_health.h"
@@ -52,25 +53,14 @@ class EtcdStore final : public Store {
  private:
   using Json = control::Json;
 
-  struct Index {
-    uint16_t job_id = 0;
-    uint64_t over_ms = 0;
-    bool is_kept = false;
-    int64_t mod_revision = 0;
-  };
-  struct Epoch {
-    int64_t last = 0;
-    int64_t mod_revision = 0;
-    bool is_given = false;  // by this transaction
-  };
   /// What UpdateJob has read, and TakeNumbers wants to have written along with the job.
   struct Decision {
     std::string name;
     std::optional<control::JobView> before;
     int64_t open_revision = 0, over_revision = 0, writer_revision = 0;
     bool is_read = false;  // the two below
-    std::map<int64_t, Epoch> epochs;
-    std::map<std::string, Index> index;
+    std::map<int64_t, etcd::Epoch> epochs;
+    std::map<std::string, etcd::Index> index;
     std::optional<Error> problem;  // the store's, met while `change` ran
   };
   enum class Written { kYes, kConflict };
@@ -87,7 +77,8 @@ class EtcdStore final : public Store {
   /// A transaction that may have written with the lease: takes a new one where it is gone, and calls `make` again.
   Result<Json> Commit(const std::function<Json()>& make);
 
-  Result<std::vector<control::HostRecord>> ReadHosts(const Json& answer, size_t hosts, size_t beats) const;
+  /// An outage is nobody's silence.
+  std::vector<control::HostRecord> Graced(std::vector<control::HostRecord> hosts) const;
   Result<Snapshot> ReadSnapshot(const Json& answer, const std::set<std::string>* only_over);
   /// True where an earlier attempt to write `decision`, whose answer was lost, was carried out after all.
   Result<bool> ReadDecision(Decision& decision);
@@ -95,7 +86,6 @@ class EtcdStore final : public Store {
   void AddJob(const Decision& decision, const control::JobView& after, std::vector<Json>& operations) const;
   void AddRemoval(const std::string& name, std::vector<Json>& operations) const;
   Result<void> ReadNumbers(Decision& decision);
-  Result<std::map<std::string, Index>> ReadIndex(const std::vector<etcd::KeyValue>& kvs) const;
   void DropOld();
 
   const std::string prefix_;

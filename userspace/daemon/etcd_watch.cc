@@ -9,6 +9,7 @@
 #include <random>
 
 #include "base/errno_error.h"
+#include "rpc/message.h"
 
 namespace mlnet::daemon::etcd {
 namespace {
@@ -152,14 +153,10 @@ void Watch::Follow(int64_t revision) {
 }
 
 bool Watch::Read(const std::string& line) {
-  const Json message = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!message.is_object() || !message.contains("result")) return false;
-  const Json& result = message["result"];
-  if (result.value("canceled", false)) return false;  // compacted, or the token is no longer good
-  if (!result.contains("events")) return true;
-  for (const Json& event : result["events"]) {
-    if (event.contains("kv")) Saw(Number(event["kv"], "mod_revision"));
-  }
+  const auto message = rpc::ParseJson(line);
+  const auto latest = message ? LatestOf(*message) : std::nullopt;
+  if (!latest) return false;
+  Saw(*latest);
   return true;
 }
 

@@ -5,6 +5,7 @@
 #include <sqlite3.h>
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -50,7 +51,13 @@ class Statement {
     return {};
   }
 
-  int64_t Integer(int column) const { return sqlite3_column_int64(raw_.get(), column); }
+  /// kProtocol where the column is no integer, or one beyond the limits: SQLite itself keeps any type in any column.
+  Result<int64_t> Integer(int column, int64_t min = 0, int64_t max = std::numeric_limits<int64_t>::max()) const {
+    const int64_t value = sqlite3_column_int64(raw_.get(), column);
+    if (sqlite3_column_type(raw_.get(), column) == SQLITE_INTEGER && value >= min && value <= max) return value;
+    return Err(ErrorCode::kProtocol, std::string("store: unreadable record: not a number within limits, from ") + sqlite3_sql(raw_.get()),
+               "remove the store file");
+  }
   std::string Text(int column) const {
     const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(raw_.get(), column));
     return text == nullptr ? "" : std::string(text, static_cast<size_t>(sqlite3_column_bytes(raw_.get(), column)));

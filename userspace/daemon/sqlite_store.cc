@@ -13,6 +13,7 @@
 #include "base/errno_error.h"
 #include "base/fd.h"
 #include "control/job.h"
+#include "control/record.h"
 #include "daemon/sqlite.h"
 
 namespace mlnet::daemon {
@@ -46,16 +47,11 @@ constexpr const char* kFromSchema1 = R"(
   UPDATE meta SET value = 2 WHERE key = 'schema';
 )";
 constexpr const char* kIndex = "CREATE INDEX IF NOT EXISTS jobs_over ON jobs (over_ms)";
-constexpr const char* kAllJobs = "SELECT body FROM jobs ORDER BY name";
+constexpr const char* kAllJobs = "SELECT name, body FROM jobs ORDER BY name";
 constexpr const char* kGeneration = "SELECT value FROM meta WHERE key = 'generation'";
 
-template <typename T>
-Result<T> FromJson(const std::string& text) {
-  try {
-    return Json::parse(text).get<T>();
-  } catch (const Json::exception& e) {
-    return Err(ErrorCode::kProtocol, std::string("store: unreadable record: ") + e.what(), "remove the store file");
-  }
+tl::unexpected<Error> Unreadable(const std::string& name, const std::string& why) {
+  return Err(ErrorCode::kProtocol, "store: unreadable record of '" + name + "': " + why, "remove the store file");
 }
 
 Result<void> Execute(sqlite3* db, const char* sql) {
@@ -63,9 +59,28 @@ Result<void> Execute(sqlite3* db, const char* sql) {
   return {};
 }
 
-// Every row's first column as T.
+// A row {name, body}.
+Result<JobView> JobIn(const Statement& row) {
+  auto view = control::ReadJobView(row.Text(1));
+  if (!view) return Unreadable(row.Text(0), view.error().message);
+  if (view->job.name != row.Text(0)) return Unreadable(row.Text(0), "it is of '" + view->job.name + "'");
+  return view;
+}
+
+// A row {name, body, heartbeat}.
+Result<HostRecord> HostIn(const Statement& row) {
+  auto host = control::ReadHostRecord(row.Text(1));
+  if (!host) return Unreadable(row.Text(0), host.error().message);
+  if (host->host != row.Text(0)) return Unreadable(row.Text(0), "it is of '" + host->host + "'");
+  const auto heartbeat_ms = row.Integer(2);
+  if (!heartbeat_ms) return tl::make_unexpected(heartbeat_ms.error());
+  host->heartbeat_ms = static_cast<uint64_t>(*heartbeat_ms);
+  return host;
+}
+
+// Every row as `read` reads it.
 template <typename T>
-Result<std::vector<T>> ReadAll(sqlite3* db, const char* sql) {
+Result<std::vector<T>> ReadAll(sqlite3* db, const char* sql, Result<T> (*read)(const Statement&)) {
   std::vector<T> all;
   auto statement = Statement::Prepare(db, sql);
   if (!statement) return tl::make_unexpected(statement.error());
@@ -73,20 +88,19 @@ Result<std::vector<T>> ReadAll(sqlite3* db, const char* sql) {
     auto row = statement->Step();
     if (!row) return tl::make_unexpected(row.error());
     if (!*row) return all;
-    auto value = FromJson<T>(statement->Text(0));
+    auto value = read(*statement);
     if (!value) return tl::make_unexpected(value.error());
-    if constexpr (std::is_same_v<T, HostRecord>) value->heartbeat_ms = static_cast<uint64_t>(statement->Integer(1));
     all.push_back(std::move(*value));
   }
 }
 
 Result<std::optional<JobView>> ReadJob(sqlite3* db, const std::string& name) {
-  auto statement = Statement::Prepare(db, "SELECT body FROM jobs WHERE name = ?");
+  auto statement = Statement::Prepare(db, "SELECT name, body FROM jobs WHERE name = ?");
   if (!statement) return tl::make_unexpected(statement.error());
   auto row = statement->Bind(name).Step();
   if (!row) return tl::make_unexpected(row.error());
   if (!*row) return std::optional<JobView>{};
-  return FromJson<JobView>(statement->Text(0)).map([](JobView v) { return std::optional<JobView>(std::move(v)); });
+  return JobIn(*statement).map([](JobView v) { return std::optional<JobView>(std::move(v)); });
 }
 
 // Statement by statement with the same bindings.
@@ -141,6 +155,10 @@ Result<std::unique_ptr<Store>> SqliteStore::Open(const std::string& path, const 
 }
 
 Result<void> SqliteStore::SetUp(const std::string& path) {
+  // A view that never ends, a trigger that changes what is read: nothing that mlnetd made.
+  const auto strangers = ReadInteger("SELECT COUNT(*) FROM sqlite_schema WHERE type NOT IN ('table', 'index') OR sql LIKE 'CREATE VIRTUAL%'");
+  if (!strangers) return tl::make_unexpected(strangers.error());
+  if (*strangers > 0) return Err(ErrorCode::kProtocol, "store " + path + " has views, triggers or virtual tables", "it is not a store of mlnetd's: name another file");
   if (auto ok = Execute(db_.get(), kSchema); !ok) return ok;
   auto version = ReadInteger("SELECT value FROM meta WHERE key = 'schema'");
   if (!version) return tl::make_unexpected(version.error());
@@ -151,7 +169,7 @@ Result<void> SqliteStore::SetUp(const std::string& path) {
   }
   if (*version == 1) {
     if (auto ok = Execute(db_.get(), kFromSchema1); !ok) return ok;
-    auto jobs = ReadAll<JobView>(db_.get(), kAllJobs);
+    auto jobs = ReadAll(db_.get(), kAllJobs, JobIn);
     if (!jobs) return tl::make_unexpected(jobs.error());
     for (const JobView& view : *jobs) {
       if (auto ok = Write(view.job.name, view); !ok) return ok;
@@ -165,7 +183,7 @@ Result<int64_t> SqliteStore::ReadInteger(const char* sql) {
   if (!statement) return tl::make_unexpected(statement.error());
   auto row = statement->Step();
   if (!row) return tl::make_unexpected(row.error());
-  return *row ? statement->Integer(0) : 0;
+  return *row ? statement->Integer(0) : Result<int64_t>(0);
 }
 
 Result<void> SqliteStore::Transact(const std::function<Result<void>()>& body) {
@@ -196,16 +214,16 @@ Result<Snapshot> SqliteStore::Read(const std::function<Result<std::vector<JobVie
 }
 
 Result<std::vector<HostRecord>> SqliteStore::LoadHosts() {
-  return ReadAll<HostRecord>(db_.get(), "SELECT body, heartbeat_ms FROM hosts ORDER BY host");
+  return ReadAll(db_.get(), "SELECT host, body, heartbeat_ms FROM hosts ORDER BY host", HostIn);
 }
 
 Result<Snapshot> SqliteStore::Load() {
-  return Read([&] { return ReadAll<JobView>(db_.get(), kAllJobs); });
+  return Read([&] { return ReadAll(db_.get(), kAllJobs, JobIn); });
 }
 
 Result<Snapshot> SqliteStore::LoadOpen(const std::set<std::string>& also) {
   return Read([&]() -> Result<std::vector<JobView>> {
-    auto views = ReadAll<JobView>(db_.get(), "SELECT body FROM jobs WHERE over_ms = 0");
+    auto views = ReadAll(db_.get(), "SELECT name, body FROM jobs WHERE over_ms = 0", JobIn);
     for (auto name = also.begin(); views && name != also.end(); ++name) {
       auto view = ReadJob(db_.get(), *name);
       if (!view) return tl::make_unexpected(view.error());
@@ -270,9 +288,14 @@ Result<control::Numbering> SqliteStore::TakeNumbers(uint16_t wanted) {
     if (sql == kOwn) statement->Bind(int64_t{wanted});
     auto row = statement->Step();
     if (!row) return tl::make_unexpected(row.error());
-    id = statement->Integer(0);
-    epoch = statement->Integer(1);
-    if (*row && epoch < kEpochMax) break;
+    if (!*row) continue;
+    // An epoch that is taken for less than it was would be given a second time.
+    const auto found_id = statement->Integer(0), found_epoch = statement->Integer(1, 0, kEpochMax);
+    if (!found_id) return tl::make_unexpected(found_id.error());
+    if (!found_epoch) return tl::make_unexpected(found_epoch.error());
+    id = *found_id;
+    epoch = *found_epoch;
+    if (epoch < kEpochMax) break;
   }
   if (id == 0 || id > kJobIdMax || epoch >= kEpochMax) {
     return Err(ErrorCode::kConflict, "all job ids are taken", "delete jobs that have ended: mlnetctl job delete NAME");
@@ -321,8 +344,8 @@ Result<std::vector<Store::Counters>> SqliteStore::LoadCounters(const std::string
     auto row = statement->Step();
     if (!row) return tl::make_unexpected(row.error());
     if (!*row) return all;
-    auto body = FromJson<Json>(statement->Text(1));
-    if (!body) return tl::make_unexpected(body.error());
+    auto body = control::ReadCounters(statement->Text(1));
+    if (!body) return Unreadable(job, body.error().message);
     all.push_back({statement->Text(0), std::move(*body)});
   }
 }

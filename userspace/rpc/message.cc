@@ -35,9 +35,21 @@ std::string EncodeError(uint64_t id, const Error& error) {
   return Dump({{"id", id}, {"error", ErrorToJson(error)}});
 }
 
+Result<Json> ParseJson(std::string_view text) {
+  bool is_too_deep = false;
+  const auto look = [&](int depth, Json::parse_event_t, Json&) {
+    is_too_deep |= depth > kDepthMax;
+    return !is_too_deep;  // false: forgets what it has read
+  };
+  Json json = Json::parse(text, look, /*allow_exceptions=*/false);
+  if (is_too_deep) return Err(ErrorCode::kProtocol, "JSON that is nested more than " + std::to_string(kDepthMax) + " deep");
+  if (json.is_discarded()) return Err(ErrorCode::kProtocol, "not JSON");
+  return json;
+}
+
 Result<Json> Decode(std::string_view bytes) {
-  Json message = Json::parse(bytes, nullptr, /*allow_exceptions=*/false);
-  if (!message.is_object()) return Err(ErrorCode::kProtocol, "a message is not a JSON object");
+  auto message = ParseJson(bytes);
+  if (!message || !message->is_object()) return Err(ErrorCode::kProtocol, "a message is not a JSON object");
   return message;
 }
 

@@ -32,6 +32,11 @@ std::string EncodeRequest(const Request& request);
 std::string EncodeReply(uint64_t id, const Json& result);
 std::string EncodeError(uint64_t id, const Error& error);
 
+/// Whoever copies, compares or writes a value goes down into it by calls: what is nested deeper would take all of the stack.
+inline constexpr int kDepthMax = 64;
+/// Any JSON; kProtocol where it is none, or nested deeper than kDepthMax. Everything that comes from outside is read by this.
+Result<Json> ParseJson(std::string_view text);
+
 /// One JSON object, or kProtocol.
 Result<Json> Decode(std::string_view bytes);
 /// REQUIRES a decoded object; kProtocol when it is no request.

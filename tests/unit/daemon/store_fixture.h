@@ -68,6 +68,19 @@ class EtcdBackend final : public Backend {
   const control::EtcdConfig config_ = server_.NewStore();
 };
 
+/// A job that runs: one rank, on the host that sums it.
+inline void SetRunning(control::JobView& view, const char* state = control::kReady) {
+  control::Plan plan;
+  plan.ports = {{"w1", "eth0", "10.0.0.1", "127.0.0.1"}};
+  plan.trees = {{1, {{0, -1}}}};
+  plan.blocks = plan.classes = 1;
+  plan.host_of_rank = {"w1"};
+  view.job.plan = plan;
+  view.job.world_size = 1;
+  view.job.state = state;
+  view.members = {{7, 0, "w1", 1, false, false, 0, ""}};
+}
+
 /// TEST_P(..., ...) over all stores; each test has one that was never used before.
 class AnyStore : public ::testing::TestWithParam<const char*> {
  protected:

@@ -84,7 +84,7 @@ TEST_P(StoreRetention, declared_running_and_connected_jobs_stay) {
     view.job.declared = true;
     view.job.state = control::kClosed;
   });
-  Update(store, "running", [](JobView& view) { view.job.state = control::kReady; });
+  Update(store, "running", [](JobView& view) { SetRunning(view); });
   Update(store, "connected", [](JobView& view) {
     view.members = {{7, 0, "w1", 1, true, false, 0, ""}};
     view.job.state = control::kFailed;
@@ -99,7 +99,7 @@ TEST_P(StoreRetention, loop_reads_what_is_not_over_and_what_it_names) {
   const auto opened = Open();
   Store& store = *opened;
   for (const char* name : {"m", "a", "z"}) End(store, name);
-  Update(store, "k", [](JobView& view) { view.job.state = control::kReady; });
+  Update(store, "k", [](JobView& view) { SetRunning(view); });
   Update(store, "x", [](JobView& view) {  // an operator wants it gone: somebody has to do it
     view.job.state = control::kFailed;
     view.job.deleted = true;
@@ -159,7 +159,7 @@ TEST_P(StoreRetention, name_that_was_dropped_never_gets_numbers_of_before) {
         ASSERT_TRUE(numbers);
         given = *numbers;
         view.job.job_id = given.job_id;
-        view.job.state = control::kReady;
+        SetRunning(view);
       });
       EXPECT_TRUE(seen.emplace(given.job_id, given.epoch).second) << name << ": " << given.job_id << "/" << given.epoch;
       End(store, name);

@@ -57,7 +57,7 @@ TEST_P(AStore, change_stays_one_when_a_later_load_is_thrown_away) {
   ASSERT_TRUE(Create(w1, "demo"));
   const auto kept = w1.Load();
   ASSERT_TRUE(a1.UpdateJob("demo", [](std::optional<JobView>& view) -> Result<void> {
-    view->job.state = control::kPreparing;
+    SetRunning(*view, control::kPreparing);
     return {};
   }));
   // w1 would plan as well: it looks at the newest hosts, and finds that a1 has planned.

@@ -38,6 +38,18 @@ TEST(message, bytes_that_are_no_object_are_a_protocol_error) {
   }
 }
 
+TEST(message, what_is_nested_without_end_is_refused_and_takes_no_stack) {
+  const auto nested = [](size_t depth) { return R"({"method":"x","params":{"a":)" + std::string(depth, '[') + std::string(depth, ']') + "}}"; };
+  const auto request = Decode(nested(kDepthMax - 2)).and_then(AsRequest);
+  ASSERT_TRUE(request) << request.error().ToString();
+  EXPECT_TRUE(Decode(EncodeRequest(*request)));
+  for (const size_t depth : {size_t{kDepthMax}, size_t{60'000}}) {
+    const auto decoded = Decode(nested(depth));
+    ASSERT_FALSE(decoded) << depth;
+    EXPECT_EQ(decoded.error().code, ErrorCode::kProtocol);
+  }
+}
+
 TEST(message, request_without_method_or_with_odd_params_is_refused) {
   for (const char* bytes : {R"({"id":1})", R"({"id":1,"method":3})", R"({"id":-1,"method":"x"})", R"({"method":"x","params":[]})"}) {
     const auto request = Decode(bytes).and_then(AsRequest);

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a daemon does with the records that it reads.
+#pragma once
+
+#include <vector>
+
+#include "daemon/store.h"
+
+namespace mlnet::fuzz {
+
+/// All that follows from a job: table entries of each host, what its ranks are told, what is shown, what a rank that joins, leaves or is
+/// lost changes. Records that come of it are right as well.
+void Use(const control::JobView& view);
+/// A job is planned on these hosts.
+void Use(const std::vector<control::HostRecord>& hosts);
+/// What all daemons conclude from all jobs and hosts.
+void Use(const daemon::Snapshot& snapshot);
+void Use(const control::JobView& view, const std::vector<daemon::Store::Counters>& counters);
+
+/// A job that runs on two hosts of ranks below one that only sums.
+control::JobView PlannedJob();
+
+}  // namespace mlnet::fuzz
