@@ -38,7 +38,7 @@ inline bool IsLeaseGone(const Error& error) { return error.code == ErrorCode::kC
 /// A transfer with all that it points to.
 struct Transfer {
   struct CloseEasy {
-    void operator()(CURL* easy) const { curl_easy_cleanup(easy); }
+    void operator()(CURL* handle) const { curl_easy_cleanup(handle); }
   };
   struct FreeList {
     void operator()(curl_slist* list) const { curl_slist_free_all(list); }

@@ -76,7 +76,7 @@ TEST_F(Sqlite, store_of_before_is_taken_over_with_its_jobs_and_numbers) {
     INSERT INTO epochs VALUES (1, 9);
     INSERT INTO jobs VALUES
       ('old', 1, '{"job": {"name": "old", "incarnation": 5, "state": "closed", "job_id": 1}}'),
-      ('live', 2, '{"job": {"name": "live", "incarnation": 6, "state": "ready", "job_id": 2}}');)"),
+      ('live', 2, '{"job": {"name": "live", "incarnation": 6, "state": "joining", "job_id": 2}}');)"),
             "");
   Open();
   const auto opened = Open({0, 0});
