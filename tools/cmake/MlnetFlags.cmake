@@ -12,7 +12,9 @@ if(MLNET_SANITIZE)
   target_link_options(mlnet_flags INTERFACE -fsanitize=address,undefined)
 endif()
 if(MLNET_FUZZ)
-  target_compile_options(mlnet_flags INTERFACE -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
+  # AFL++'s own compiler is a clang of Debian's choice; its runtime goes with any.
+  set(instrumented $<IF:$<BOOL:${MLNET_AFL}>,-fsanitize-coverage=trace-pc-guard,-fsanitize=fuzzer-no-link>)
+  target_compile_options(mlnet_flags INTERFACE ${instrumented} -fsanitize=address,undefined -fno-sanitize-recover=undefined
                          -Wno-deprecated-declarations) # of libstdc++ about itself, as clang sees it
   target_link_options(mlnet_flags INTERFACE -fsanitize=address,undefined)
 endif()
