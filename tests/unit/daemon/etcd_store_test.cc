@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "mlnet/limits.h"
 #include "unit/daemon/etcd_server.h"
 #include "unit/daemon/lossy_proxy.h"
 
@@ -34,7 +35,7 @@ Result<void> Raise(Store& store, const std::string& name = "demo") {
     if (!view) view.emplace();
     view->job.name = name;
     view->job.incarnation = 7;
-    ++view->job.world_size;
+    view->job.world_size = view->job.world_size % kRanksMax + 1;
     return {};
   });
 }
