@@ -161,7 +161,7 @@ TEST(NumbersSim, small_float_sums_are_counted_as_the_ranks_own) {
   ExpectDone(works);
   const CommStats after_small = cluster.Stats(0);
   EXPECT_EQ(after_small.summed_in_kernel, 0u);
-  const size_t blocks = test::IsIpv6Run() ? MLNET_BLOCKS_MAX - 1 : MLNET_BLOCKS_MAX;
+  const size_t blocks = test::IsIpv6Run() ? MLNET_BLOCKS_MTU1500 - 1 : MLNET_BLOCKS_MTU1500;
   const uint64_t packets = 2 * ((8192 + blocks * MLNET_BLOCK_BYTES - 1) / (blocks * MLNET_BLOCK_BYTES));  // of both ranks
   EXPECT_EQ(after_small.summed_in_user_space, packets);
   for (int r = 0; r < 2; ++r) works.push_back(large.Submit(cluster, r));
