@@ -70,8 +70,10 @@ Result<void> CheckIface(const IfaceRecord& iface) {
   return {};
 }
 
-Result<void> CheckPort(const PlanPort& port, bool is_ipv6) {
-  if (!IsName(port.host)) return Wrong("a port of the plan has no host");
+Result<void> CheckPort(const Plan& plan, const PlanPort& port, bool is_ipv6) {
+  // Of a job that began in a ring the root is nobody.
+  const bool is_nobody = plan.shape == "ring" && port.host.empty();
+  if (!is_nobody && !IsName(port.host)) return Wrong("a port of the plan has no host");
   if (!IsAddress(port.address) || !IsOfFamily(port.address, is_ipv6)) return Wrong("a port of the plan has no address of the plan's family");
   if (!IsAddressOrNone(port.local_address)) return Wrong("a local address of the plan is none");
   return {};
@@ -111,7 +113,7 @@ Result<void> CheckPlan(const Plan& plan) {
   if (plan.host_of_rank.empty() || plan.host_of_rank.size() > static_cast<size_t>(kRanksMax)) return Wrong("the plan has no ranks, or too many");
   const bool is_ipv6 = IpAddress::Parse(plan.ports.front().address).value_or(IpAddress()).IsIpv6();
   for (const PlanPort& port : plan.ports) {
-    if (auto ok = CheckPort(port, is_ipv6); !ok) return ok;
+    if (auto ok = CheckPort(plan, port, is_ipv6); !ok) return ok;
   }
   if (!IsOfFamily(plan.group, is_ipv6)) return Wrong("the plan's group is no address of its family");
   const std::set<std::string> workers(plan.host_of_rank.begin(), plan.host_of_rank.end());
@@ -129,6 +131,7 @@ Result<void> CheckMembers(const JobView& view) {
     if (member.rank < kServerRank || member.rank >= kRanksMax) return Wrong("a rank is out of range");
     if (!ranks.insert(member.rank).second) return Wrong("a rank is there twice");
     if (!IsName(member.host)) return Wrong("a rank is on no host");
+    if (member.former_rank < -1 || member.former_rank >= kRanksMax) return Wrong("a rank of before is out of range");
   }
   if (!IsActive(view.job) && !IsInRing(view.job)) return {};
   for (int rank = 0; rank < view.job.world_size; ++rank) {
@@ -148,6 +151,11 @@ Result<void> CheckJob(const JobRecord& job) {
   if (std::find(std::begin(kStates), std::end(kStates), job.state) == std::end(kStates)) return Wrong("state '" + job.state + "' is none");
   if (job.world_size < 0 || job.world_size > kRanksMax) return Wrong("world_size is out of range");
   if (!IsKey(job.key)) return Wrong("the job's key is none");
+  const auto& lost = job.shrunk.lost;
+  if (job.shrunk.world_size_full < 0 || job.shrunk.world_size_full > kRanksMax ||
+      std::any_of(lost.begin(), lost.end(), [](int rank) { return rank < kServerRank || rank >= kRanksMax; })) {
+    return Wrong("the job's ranks of before are out of range");
+  }
   for (const uint64_t ms : {job.progress.since_ms, job.progress.waited_ms, job.progress.served_ms}) {
     if (ms > kTimeMax) return Wrong("a time of the job's progress is out of range");
   }

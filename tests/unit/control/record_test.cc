@@ -42,6 +42,20 @@ TEST(record, what_was_written_is_read) {
   }
 }
 
+TEST(record, a_job_that_began_in_a_ring_has_a_root_that_is_nobody) {
+  World world;
+  for (const char* host : {"a1", "a2"}) world.At(host).running = false;
+  auto plan = MakeRingPlan({&world.job, &world.hosts, &world.jobs, world.addressing, kNow});
+  ASSERT_TRUE(plan) << plan.error().ToString();
+  Number(*plan, {7, 3}, world.addressing);
+  world.job.job.plan = *plan;
+  world.job.job.state = kReady;
+  const auto read = ReadJobView(Json(world.job).dump());
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(Json(*read), Json(world.job));
+  EXPECT_EQ(Refusal([](Json& j) { j["job"]["plan"]["ports"][0]["host"] = ""; }), "a port of the plan has no host");
+}
+
 TEST(record, members_that_a_later_version_has_are_left_out) {
   Json json = Running();
   json["job"]["of_later"] = {1, 2};
@@ -88,6 +102,9 @@ TEST(record, a_job_that_runs_has_all_its_ranks_and_its_key) {
   EXPECT_EQ(Refusal([](Json& j) { j["job"]["spec"]["mac"] = true; }), "a job with tags has no key");
   EXPECT_EQ(Refusal([](Json& j) { j["job"]["key"] = "00"; }), "the job's key is none");
   EXPECT_EQ(Refusal([](Json& j) { j["job"]["state"] = "asleep"; }), "state 'asleep' is none");
+  EXPECT_EQ(Refusal([](Json& j) { j["members"][1]["former_rank"] = 1 << 20; }), "a rank of before is out of range");
+  EXPECT_EQ(Refusal([](Json& j) { j["job"]["shrunk"]["lost"] = {-2}; }), "the job's ranks of before are out of range");
+  EXPECT_EQ(Refusal([](Json& j) { j["job"]["shrunk"]["world_size_full"] = -1; }), "the job's ranks of before are out of range");
 }
 
 TEST(record, what_is_nested_without_end_is_refused_and_takes_no_stack) {
