@@ -210,7 +210,7 @@ void Transmit(benchmark::State& state) {
   state.counters["Gbps"] = benchmark::Counter(sent * static_cast<double>(bytes) * 8e-9, benchmark::Counter::kIsRate);
 }
 
-BENCHMARK(Transmit<Udp>)->Name("UdpGso")->ArgName("bytes")->Arg(1472)->Arg(2880)->UseRealTime();
-BENCHMARK(Transmit<Xsk>)->Name("AfXdpCopy")->ArgName("bytes")->Arg(1472)->Arg(2880)->UseRealTime();
+BENCHMARK(Transmit<Udp>)->Name("UdpGso")->ArgName("bytes")->Arg(1472)->Arg(2880);
+BENCHMARK(Transmit<Xsk>)->Name("AfXdpCopy")->ArgName("bytes")->Arg(1472)->Arg(2880);
 
 }  // namespace
