@@ -78,7 +78,6 @@ TEST_F(RingTest, what_forbids_the_ring_fails_the_job_with_the_loss) {
   EXPECT_TRUE(fails([](JobView& v) { v.members[1].rings = false; }));
   EXPECT_TRUE(fails([](JobView& v) { v.members[0].connected = false; })) << "it may hold a result that others miss";
   EXPECT_TRUE(fails([](JobView& v) { v.job.plan.server_host = "a1"; }));
-  EXPECT_TRUE(fails([](JobView& v) { v.job.state = kPreparing; }));
   EXPECT_TRUE(fails([](JobView& v) { v.job.mismatch_ms = kNow; }));
   EXPECT_FALSE(fails([](JobView&) {}));
 }
