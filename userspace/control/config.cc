@@ -105,7 +105,7 @@ void ReadGroup(TableReader& in, const char* key, const std::string& standard, bo
 }
 
 void ReadLocalAddress(TableReader& in, const char* key, bool is_ipv6, std::string& out) {
-  in.String(key, out);
+  in.StringOrEmpty(key, out);
   if (out.empty()) return;
   const auto address = IpAddress::Parse(out);
   if (!address || address->IsIpv6() != is_ipv6) in.Fail(key, std::string("must be an IPv") + (is_ipv6 ? "6" : "4") + " address, or empty");

@@ -54,6 +54,13 @@ void TableReader::String(const char* key, std::string& out) {
   else Fail(key, "must be a non-empty string");
 }
 
+void TableReader::StringOrEmpty(const char* key, std::string& out) {
+  const toml::node* node = Find(key);
+  if (node == nullptr) return;
+  if (auto value = node->value_exact<std::string>()) out = *value;
+  else Fail(key, "must be a string");
+}
+
 void TableReader::OneOf(const char* key, std::string& out, std::initializer_list<const char*> values) {
   String(key, out);
   if (std::find(values.begin(), values.end(), out) != values.end()) return;

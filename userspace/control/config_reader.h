@@ -28,6 +28,7 @@ class TableReader {
 
   bool IsString(const char* key) const;
   void String(const char* key, std::string& out);
+  void StringOrEmpty(const char* key, std::string& out);
   void OneOf(const char* key, std::string& out, std::initializer_list<const char*> values);
   void Bool(const char* key, bool& out);
   /// REQUIRES: an integer in min..max.

@@ -153,6 +153,10 @@ TEST(config, addresses_of_both_families) {
   EXPECT_THAT(ErrorOf("[datapath]\nfamily = \"ipx\"").message, HasSubstr("auto, ipv4, ipv6"));
   EXPECT_THAT(ErrorOf("[datapath]\ngroup_prefix = \"ff15::/64\"").message, HasSubstr("IPv4 multicast prefix"));
   EXPECT_THAT(ErrorOf("[datapath]\ngroup_prefix6 = \"239.0.0.0/8\"").message, HasSubstr("IPv6 multicast prefix"));
+  const auto without = ParseConfig("[datapath]\nlocal_address = \"\"\nlocal_address6 = \"\"\n", "f", "h");
+  ASSERT_TRUE(without) << without.error().ToString();
+  EXPECT_EQ(without->local_address + without->local_address6, "");
+  EXPECT_THAT(ErrorOf("[datapath]\nlocal_address = 7").message, HasSubstr("must be a string"));
   EXPECT_THAT(ErrorOf("[datapath]\nlocal_address = \"fd00::9\"").message, HasSubstr("must be an IPv4 address"));
   EXPECT_THAT(ErrorOf("[datapath]\nlocal_address6 = \"10.0.0.1\"").message, HasSubstr("must be an IPv6 address"));
 }
