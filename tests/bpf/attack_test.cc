@@ -71,10 +71,10 @@ TEST_F(Attack, nothing_that_is_sent_to_a_host_of_ranks_changes_an_inbox) {
   host_->Run(last);
   const Bytes before = State(true);
 
-  ExpectAll("result, address of no node above", "DROP_NOT_MEMBER", MadeUp(Build(FromStranger(Result(1))), true));
+  ExpectAll("result, address of no node above", "DROP_NOT_PARENT", MadeUp(Build(FromStranger(Result(1))), true));
   ExpectAll("result, check word guessed", "DROP_CORRUPT", MadeUp(next, false));
   ExpectAll("result with a tag", "DROP_MALFORMED", Again(Result(1).Build()));
-  ExpectAll("reply, address of no node above", "DROP_NOT_MEMBER", Again(Build(FromStranger(Reply(MLNET_T_MISMATCH, 1)))));
+  ExpectAll("reply, address of no node above", "DROP_NOT_PARENT", Again(Build(FromStranger(Reply(MLNET_T_MISMATCH, 1)))));
   ExpectAll("repeated, a result that was read", "DROP_RESULT_OLD", Again(last));
   ExpectAll("repeated, a result of long ago", "DROP_RESULT_OLD", Again(oldest));
   ExpectCutAndNoise(next, kFlips);
