@@ -220,11 +220,12 @@ TEST(Perf, ALabWithARateKeepsItsQueuesWithOffload) {
   const Lab lab({"--workers", "2", "--aggregators", "1", "--rate", "200mbit", "--agg-rate", "1gbit", "--offload"});
   EXPECT_EQ(ProgramOn(lab, "p-w1"), "");
   EXPECT_EQ(ProgramOn(lab, "p-a1"), "lab_pass");
-  const Json row = Perf(lab, {"--counts", "300000", "--iters", "2", "--check"})["rows"][0];
+  constexpr double kCount = 3'000'000, kBurstMost = 256 << 10;  // bytes that a queue lets pass at once after a pause
+  const Json row = Perf(lab, {"--counts", "3000000", "--iters", "2", "--check"})["rows"][0];
   EXPECT_EQ(row["wrong"], 0);
   EXPECT_GT(row["link_percent"].get<double>(), 10);
-  EXPECT_LE(row["link_percent"].get<double>(), 1408.0 / 1514 * 101) << "the queue lets no more through, and headers are in it";
-  EXPECT_GT(row["links"]["w1"]["tx_bytes"].get<double>(), 300000 * 4);
+  EXPECT_LE(row["link_percent"].get<double>(), 1408.0 / 1514 * 101 * (1 + kBurstMost / (kCount * 4))) << "the queue lets no more through, and headers are in it";
+  EXPECT_GT(row["links"]["w1"]["tx_bytes"].get<double>(), kCount * 4);
 }
 
 #ifdef MLNET_HAS_PEERS
