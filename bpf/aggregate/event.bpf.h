@@ -143,14 +143,16 @@ static __always_inline enum mlnet_verdict pong_down(const struct pkt *p, const s
 
 static __always_inline enum mlnet_verdict pong(const struct pkt *p, const struct mlnet_node *node, __u64 way)
 {
+	if (p->blocks)
+		return MLNET_V_DROP_MALFORMED;
 	if (!pong_is_new(p, node))
 		return MLNET_V_DROP_PING_OLD;
 	return pkt_is_from_above(p, node) ? pong_down(p, node, way) : MLNET_V_PONG_SEEN;
 }
 
 /*
- * A child's PING goes up, or is answered. A PONG is counted, and goes down to the child that it is for: the daemon looks at the counter, so that a job's pings
- * do not wake it. A PING by multicast is a root's probe and goes to the daemon.
+ * A child's PING goes up, or is answered. A PONG is counted, and goes down to the child that it is for: the daemon looks at the
+ * counter, so that a job's pings do not wake it. Neither has a payload. A PING by multicast is a root's probe and goes to the daemon.
  */
 static __always_inline enum mlnet_verdict ping(struct xdp_md *ctx, const struct pkt *p,
 					       const struct mlnet_node *node)

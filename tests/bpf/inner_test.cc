@@ -276,6 +276,10 @@ TEST_F(InnerTest, the_answer_to_a_ping_goes_down_the_way_that_the_ping_came_up) 
     pong.bitmap = way;
     Expect(host_->Run(pong), MLNET_V_PONG_SEEN, XDP_DROP);
   }
+  pong.bitmap = up.frame.bitmap;
+  pong.flags = 0;
+  pong.Words(Payload(0, 2, 0));
+  Expect(host_->Run(pong), MLNET_V_DROP_MALFORMED, XDP_DROP);  // it has none, and would leave as one of two lengths
 }
 
 TEST_F(InnerTest, probes_of_a_root_further_up_are_heard) {

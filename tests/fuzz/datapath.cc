@@ -131,7 +131,9 @@ void Host::CheckPing(const Frame& frame, const Counted& counted, const std::set<
   const bool has_key = (node.flags & MLNET_NODE_MAC) != 0;
   const uint64_t now = Kernel::Get().now_ns / 1024;
   mlnet_verdict expected = MLNET_V_PONG;
-  if (frame.type == MLNET_T_PONG) {
+  if (frame.type == MLNET_T_PONG && !frame.words.empty()) {
+    expected = MLNET_V_DROP_MALFORMED;
+  } else if (frame.type == MLNET_T_PONG) {
     const bool is_old = has_key && (now - frame.seq) % (1ULL << 48) >= 1 << 20;
     expected = is_old ? MLNET_V_DROP_PING_OLD : ChildOfPong(world_, node, frame) >= 0 ? MLNET_V_PONG_DOWN_TX : MLNET_V_PONG_SEEN;
   } else if (frame.daddr.IsMulticast()) {
