@@ -4,6 +4,7 @@ add_library(mlnet_flags INTERFACE)
 target_compile_features(mlnet_flags INTERFACE cxx_std_20)
 target_compile_options(mlnet_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Werror -Wnon-virtual-dtor -Wshadow>
+  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-missing-field-initializers>  # LIBBPF_OPTS clears what it does not name
   $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Werror>)
 target_compile_definitions(mlnet_flags INTERFACE MLNET_VERSION="${MLNET_VERSION}")
 if(MLNET_SANITIZE)

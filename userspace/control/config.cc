@@ -249,6 +249,10 @@ Result<void> CheckSpec(const JobSpec& spec) {
 Result<Config> ParseConfig(std::string_view text, const std::string& source, const std::string& hostname) {
   toml::table root;
   try {
+    // A key beyond ASCII without quotes is undefined behaviour in toml++ 3.3; with another character in its place it is an error.
+    std::string ascii(text);
+    std::replace_if(ascii.begin(), ascii.end(), [](char c) { return static_cast<unsigned char>(c) >= 0x80; }, '?');
+    root = toml::parse(ascii);
     root = toml::parse(text);
   } catch (const toml::parse_error& e) {
     const auto& at = e.source().begin;

@@ -41,10 +41,22 @@ bool Says(const Json& whole, const Json& part) {
   return std::equal(part.begin(), part.end(), whole.begin(), whole.end(), [](const Json& p, const Json& w) { return Says(w, p); });
 }
 
+// Whole numbers are expected everywhere but there, and what is none cannot even be converted (a double beyond an integer's range).
+void TakeOutFractions(Json& json, const std::string& key) {
+  if (json.is_object()) {
+    for (const auto& item : json.items()) TakeOutFractions(item.value(), item.key());
+  } else if (json.is_array()) {
+    for (Json& element : json) TakeOutFractions(element, key);
+  } else if (json.is_number_float() && key != "oversubscription") {
+    json = nullptr;
+  }
+}
+
 template <typename Record>
 Result<Record> Read(std::string_view text) {
-  const auto json = rpc::ParseJson(text);
+  auto json = rpc::ParseJson(text);
   if (!json) return tl::make_unexpected(json.error());
+  TakeOutFractions(*json, "");
   try {
     Record record = json->get<Record>();
     if (!Says(Json(record), *json)) return Err(ErrorCode::kProtocol, "a number that does not fit");

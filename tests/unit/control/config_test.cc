@@ -17,6 +17,14 @@ Error ErrorOf(const char* text) {
   return config ? Error{} : config.error();
 }
 
+TEST(config, a_key_beyond_ascii_is_refused_and_a_value_is_taken) {
+  EXPECT_FALSE(ParseConfig("A\xc4\x8e = 1", "f", "h"));
+  EXPECT_FALSE(ParseConfig("[datap\xc3\xa4th]", "f", "h"));
+  const auto config = ParseConfig("# gr\xc3\xb6\xc3\x9f" "er\n[datapath]\npin_root = \"/sys/fs/bpf/\xc3\xb6\"\n", "f", "h");
+  ASSERT_TRUE(config) << config.error().ToString();
+  EXPECT_EQ(config->pin_root, "/sys/fs/bpf/\xc3\xb6");
+}
+
 TEST(config, empty_file_gives_the_defaults) {
   const auto config = ParseConfig("", "f.toml", "box");
   ASSERT_TRUE(config) << config.error().ToString();
