@@ -133,4 +133,13 @@ std::vector<int> FormerRanks(const JobView& view) {
   return ranks;
 }
 
+std::optional<std::vector<int>> EarlierRanks(const JobView& view, const std::vector<int>& before) {
+  std::vector<int> ranks = FormerRanks(view);
+  for (int& rank : ranks) {
+    if (rank < 0 || (!before.empty() && static_cast<size_t>(rank) >= before.size())) return {};
+    if (!before.empty()) rank = before[static_cast<size_t>(rank)];
+  }
+  return ranks;
+}
+
 }  // namespace mlnet::control

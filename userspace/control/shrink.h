@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "control/model.h"
@@ -33,5 +34,8 @@ const MemberRecord* Successor(const JobView& view, uint64_t incarnation, int ran
 Error LeftBehind(const JobView& view, int rank);
 /// The ranks before, by rank.
 std::vector<int> FormerRanks(const JobView& view);
+/// The same over two steps: `before`, by rank of the incarnation before, says what each was called earlier; empty: as that. None: the two
+/// do not belong together.
+std::optional<std::vector<int>> EarlierRanks(const JobView& view, const std::vector<int>& before);
 
 }  // namespace mlnet::control

@@ -50,11 +50,9 @@ bool Daemon::Follow(RankSession& session, const JobView& view) const {
   const control::MemberRecord* member = Successor(view, session.incarnation, session.rank);
   if (member == nullptr || member->host != config_.host) return false;
   RankSession::Shrinking& shrinking = *session.shrinking;
-  std::vector<int> former_ranks = FormerRanks(view);
-  for (int& rank : former_ranks) {
-    if (!shrinking.former_ranks.empty()) rank = shrinking.former_ranks.at(static_cast<size_t>(rank));
-  }
-  shrinking.former_ranks = std::move(former_ranks);
+  auto former_ranks = EarlierRanks(view, shrinking.former_ranks);
+  if (!former_ranks) return false;
+  shrinking.former_ranks = std::move(*former_ranks);
   shrinking.why += (shrinking.why.empty() ? "" : "; ") + view.job.shrunk.why;
   shrinking.asked_ms = 0;
   spdlog::info("job {}: rank {} goes on as rank {} of {}", session.job, session.rank, member->rank, view.job.world_size);

@@ -14,6 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::Optional;
 
 constexpr uint64_t kFailedMs = 1'000'000;
 
@@ -55,6 +56,12 @@ TEST(shrink, opens_a_new_incarnation_when_all_candidates_have_asked) {
   EXPECT_EQ(view.job.key, "") << "the next plan brings a new one";
   EXPECT_TRUE(view.hosts.empty());
   EXPECT_THAT(FormerRanks(view), ElementsAre(0, 2, 3));
+  EXPECT_THAT(EarlierRanks(view, {}), Optional(ElementsAre(0, 2, 3)));
+  EXPECT_THAT(EarlierRanks(view, {4, 5, 7, 9}), Optional(ElementsAre(4, 7, 9)));
+  EXPECT_EQ(EarlierRanks(view, {4, 5, 7}), std::nullopt) << "of another job: there was no rank 3";
+  view.members[1].former_rank = -1;
+  EXPECT_EQ(EarlierRanks(view, {}), std::nullopt);
+  view.members[1].former_rank = 2;
   EXPECT_THAT(view.job.shrunk.lost, ElementsAre(1));
   EXPECT_THAT(view.job.shrunk.why, HasSubstr("rank 1 (host w2, pid 101)"));
   ASSERT_EQ(view.members.size(), 3u);
