@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lab/outage_ranks.h"
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
-#include <csignal>
-#include <filesystem>
-#include <fstream>
 #include <random>
 #include <sstream>
 
@@ -64,18 +58,8 @@ uint64_t Digest(const std::vector<uint32_t>& words) {
 }  // namespace
 
 void OutageRanks::Start(const OutageJob& job) {
-  End();
   job_ = job;
-  for (size_t r = 0; r < job.hosts.size(); ++r) {
-    for (const char* what : {"done", "outcome", "times"}) std::filesystem::remove(File(r, what));
-    const pid_t pid = ::fork();
-    ASSERT_GE(pid, 0);
-    if (pid == 0) {
-      lab_.In(job.hosts[r], [&] { Rank(static_cast<int>(r)); });
-      ::_exit(0);
-    }
-    pids_.push_back(pid);
-  }
+  StartOn(job.name, job.hosts, {"times"});
 }
 
 void OutageRanks::Rank(int rank) const {
@@ -108,50 +92,17 @@ void OutageRanks::Rank(int rank) const {
   Write(rank, "outcome", digests);
 }
 
-void OutageRanks::Write(int rank, const std::string& what, const std::string& text) const {
-  const std::string file = File(static_cast<size_t>(rank), what);
-  std::ofstream(file + ".tmp") << text;
-  ::rename((file + ".tmp").c_str(), file.c_str());
-}
-
-std::string OutageRanks::Read(size_t rank, const std::string& what) const {
-  std::ifstream in(File(rank, what));
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-int OutageRanks::Done(size_t rank) {
-  const std::string text = Read(rank, "done");
-  return text.empty() ? 0 : std::stoi(text);
-}
-
-bool OutageRanks::WaitDone(size_t rank, int calls) {
-  return WaitUntil([&] { return Done(rank) >= calls || !Read(rank, "outcome").empty(); }, std::chrono::seconds(30)) && Done(rank) >= calls;
-}
-
-std::string OutageRanks::Outcome(size_t rank) {
-  EXPECT_TRUE(WaitUntil([&] { return !Read(rank, "outcome").empty(); }, std::chrono::seconds(60))) << "rank " << rank;
-  return Read(rank, "outcome");
-}
-
-std::vector<std::string> OutageRanks::Outcomes() {
+std::vector<std::string> OutageRanks::Outcomes() const {
   std::vector<std::string> outcomes;
-  for (size_t r = 0; r < pids_.size(); ++r) outcomes.push_back(Outcome(r));
+  for (size_t r = 0; r < num_ranks(); ++r) outcomes.push_back(Outcome(r));
   return outcomes;
 }
 
-OutageRanks::Times OutageRanks::TimesOf(size_t rank) {
+OutageRanks::Times OutageRanks::TimesOf(size_t rank) const {
   std::istringstream text(Read(rank, "times"));
   Times times;
   text >> times.slowest_ms >> times.median_us;
   return times;
-}
-
-void OutageRanks::End() {
-  for (const pid_t pid : pids_) {
-    ::kill(pid, SIGKILL);
-    ::waitpid(pid, nullptr, 0);
-  }
-  pids_.clear();
 }
 
 }  // namespace mlnet::test

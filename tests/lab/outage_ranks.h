@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "lab/daemon_fixture.h"
+#include "lab/rank_processes.h"
 
 namespace mlnet::test {
 
@@ -17,35 +17,23 @@ struct OutageJob {
   int timeout_ms = 20'000;
 };
 
-class OutageRanks {
+class OutageRanks final : public RankProcesses {
  public:
-  explicit OutageRanks(DaemonLab& lab) : lab_(lab) {}
-  ~OutageRanks() { End(); }
+  using RankProcesses::RankProcesses;
 
   void Start(const OutageJob& job);
-  /// Calls that a rank has done.
-  int Done(size_t rank);
-  bool WaitDone(size_t rank, int calls);
   /// Of all ranks, waiting for them: a digest of every result, or the error that ended it.
-  std::vector<std::string> Outcomes();
-  std::string Outcome(size_t rank);
+  std::vector<std::string> Outcomes() const;
   struct Times {
     int slowest_ms = 0;
     int median_us = 0;  // of the largest calls, in the second half
   };
-  Times TimesOf(size_t rank);
-  pid_t pid(size_t rank) const { return pids_[rank]; }
-  void End();
+  Times TimesOf(size_t rank) const;
 
  private:
-  void Rank(int rank) const;
-  std::string File(size_t rank, const std::string& what) const { return lab_.Path(job_.name + "." + std::to_string(rank) + "." + what); }
-  void Write(int rank, const std::string& what, const std::string& text) const;
-  std::string Read(size_t rank, const std::string& what) const;
+  void Rank(int rank) const override;
 
-  DaemonLab& lab_;
   OutageJob job_;
-  std::vector<pid_t> pids_;
 };
 
 }  // namespace mlnet::test

@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lab/shrink_ranks.h"
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <bit>
 #include <chrono>
-#include <csignal>
-#include <filesystem>
-#include <fstream>
 #include <numeric>
 #include <random>
 
@@ -76,20 +70,8 @@ Result<int> Agree(Communicator& comm, int i) {
 }  // namespace
 
 void ShrinkRanks::Start(const ShrinkJob& job) {
-  End();
   job_ = job;
-  for (size_t r = 0; r < job.hosts.size(); ++r) {
-    for (const char* what : {"done", "error", "asking", "go", "shrunk", "outcome"}) std::filesystem::remove(File(r, what));
-  }
-  for (size_t r = 0; r < job.hosts.size(); ++r) {
-    const pid_t pid = ::fork();
-    ASSERT_GE(pid, 0);
-    if (pid == 0) {
-      lab_.In(job.hosts[r], [&] { Rank(static_cast<int>(r)); });
-      ::_exit(0);
-    }
-    pids_.push_back(pid);
-  }
+  StartOn(job.name, job.hosts, {"error", "asking", "go", "shrunk"});
 }
 
 void ShrinkRanks::Rank(int id) const {
@@ -139,39 +121,8 @@ void ShrinkRanks::Rank(int id) const {
   Write(id, "outcome", "done" + Text(ids));
 }
 
-void ShrinkRanks::Write(int rank, const std::string& what, const std::string& text) const {
-  const std::string file = File(static_cast<size_t>(rank), what);
-  std::ofstream(file + ".tmp") << text;
-  ::rename((file + ".tmp").c_str(), file.c_str());
-}
-
-std::string ShrinkRanks::Read(size_t rank, const std::string& what) const {
-  std::ifstream in(File(rank, what));
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-bool ShrinkRanks::WaitDone(size_t rank, int calls) {
-  const auto done = [&] { return std::atoi(Read(rank, "done").c_str()); };
-  return WaitUntil([&] { return done() >= calls || !Read(rank, "outcome").empty(); }, std::chrono::seconds(30)) && done() >= calls;
-}
-
-bool ShrinkRanks::WaitFor(size_t rank, const std::string& what) {
+bool ShrinkRanks::WaitFor(size_t rank, const std::string& what) const {
   return WaitUntil([&] { return !Read(rank, what).empty(); }, std::chrono::seconds(30));
-}
-
-std::string ShrinkRanks::Outcome(size_t rank) {
-  EXPECT_TRUE(WaitUntil([&] { return !Read(rank, "outcome").empty(); }, std::chrono::seconds(60))) << "rank " << rank;
-  return Read(rank, "outcome");
-}
-
-void ShrinkRanks::Kill(size_t rank) { ::kill(pids_[rank], SIGKILL); }
-
-void ShrinkRanks::End() {
-  for (const pid_t pid : pids_) {
-    ::kill(pid, SIGKILL);
-    ::waitpid(pid, nullptr, 0);
-  }
-  pids_.clear();
 }
 
 }  // namespace mlnet::test

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lab/daemon_fixture.h"
+#include "lab/rank_processes.h"
 
 namespace mlnet::test {
 
@@ -19,31 +19,20 @@ struct ShrinkJob {
   std::set<int> silent{};  // ranks that do not go on before they are told to
 };
 
-class ShrinkRanks {
+class ShrinkRanks final : public RankProcesses {
  public:
-  explicit ShrinkRanks(DaemonLab& lab) : lab_(lab) {}
-  ~ShrinkRanks() { End(); }
+  using RankProcesses::RankProcesses;
 
+  /// An outcome "done 0 1 3" names the ranks, as they were numbered first, that the last sums were of; another is what ended it.
   void Start(const ShrinkJob& job);
-  bool WaitDone(size_t rank, int calls);
   /// Whether a rank has written `what`: "error" of its first call that failed, "asking" just before it asks to go on.
-  bool WaitFor(size_t rank, const std::string& what);
-  std::string Read(size_t rank, const std::string& what) const;
-  /// Waits for the end: "done 0 1 3" names the ranks, as they were numbered first, that the last sums were of; or what ended it.
-  std::string Outcome(size_t rank);
+  bool WaitFor(size_t rank, const std::string& what) const;
   void TellToAsk(int rank) { Write(rank, "go", "on"); }
-  void Kill(size_t rank);
-  pid_t pid(size_t rank) const { return pids_[rank]; }
-  void End();
 
  private:
-  void Rank(int rank) const;
-  std::string File(size_t rank, const std::string& what) const { return lab_.Path(job_.name + "." + std::to_string(rank) + "." + what); }
-  void Write(int rank, const std::string& what, const std::string& text) const;
+  void Rank(int rank) const override;
 
-  DaemonLab& lab_;
   ShrinkJob job_;
-  std::vector<pid_t> pids_;
 };
 
 }  // namespace mlnet::test
