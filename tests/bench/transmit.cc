@@ -25,11 +25,15 @@
 #include <string>
 #include <vector>
 
+#include "transport/udp_transport.h"
+
+namespace mlnet::bench {
 namespace {
 
 constexpr size_t kHeaders = sizeof(ethhdr) + sizeof(iphdr) + sizeof(udphdr);
-constexpr size_t kUdpMost = 65507;
-constexpr uint16_t kPort = 28012;
+constexpr uint16_t kPort = MLNET_UDP_PORT;
+
+size_t BatchOf(size_t bytes) { return std::min(worker::kBatchPacketsMax, worker::kBatchBytesMax / bytes); }
 
 void Check(bool is_ok, const char* what) {
   if (is_ok) return;
@@ -65,49 +69,33 @@ class Link {
   }
 };
 
+/// What libmlnet sends with.
 class Udp {
  public:
-  explicit Udp(size_t bytes) : bytes_(bytes), batch_(std::min<size_t>(64, kUdpMost / bytes)), data_(batch_ * bytes) {
-    fd_ = ::socket(AF_INET, SOCK_DGRAM, 0);
-    sockaddr_in to{};
-    to.sin_family = AF_INET;
-    to.sin_port = htons(kPort);
-    ::inet_pton(AF_INET, "10.9.0.2", &to.sin_addr);
-    Check(fd_ >= 0 && ::connect(fd_, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0, "a UDP socket");
-    const int size = 4 << 20;
-    ::setsockopt(fd_, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size));
+  explicit Udp(size_t bytes) : bytes_(bytes), batch_(BatchOf(bytes)), data_(batch_ * bytes) {
+    worker::EngineConfig config;
+    config.trees[0].pools[0].is_open = true;
+    auto opened = worker::UdpTransport::Open({{"10.9.0.1", "10.9.0.2", kPort}}, config, worker::Inbox{});
+    if (!opened) Check(false, opened.error().message.c_str());
+    transport_ = std::move(*opened);
   }
-  ~Udp() { ::close(fd_); }
   size_t batch() const { return batch_; }
 
   void Send(uint64_t value) {
     for (size_t i = 0; i < batch_; ++i) std::memcpy(&data_[i * bytes_], &value, sizeof(value));
-    iovec vector{data_.data(), data_.size()};
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(uint16_t))> control{};
-    msghdr message{};
-    message.msg_iov = &vector;
-    message.msg_iovlen = 1;
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = IPPROTO_UDP;
-    header->cmsg_type = UDP_SEGMENT;
-    header->cmsg_len = CMSG_LEN(sizeof(uint16_t));
-    const auto segment = static_cast<uint16_t>(bytes_);
-    std::memcpy(CMSG_DATA(header), &segment, sizeof(segment));
-    Check(::sendmsg(fd_, &message, 0) == static_cast<ssize_t>(data_.size()), "sendmsg");
+    Check(transport_->Send(0, data_, bytes_).has_value(), "Send");
   }
 
  private:
   const size_t bytes_, batch_;
   std::vector<std::byte> data_;
-  int fd_ = -1;
+  std::unique_ptr<worker::UdpTransport> transport_;
 };
 
 /// The same by AF_XDP: frames are filled where the kernel copies them from.
 class Xsk {
  public:
-  explicit Xsk(size_t bytes) : bytes_(bytes), batch_(std::min<size_t>(64, kUdpMost / bytes)) {
+  explicit Xsk(size_t bytes) : bytes_(bytes), batch_(BatchOf(bytes)) {
     const size_t size = kFrames * kFrameBytes;
     area_ = static_cast<std::byte*>(::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     Check(area_ != MAP_FAILED, "memory");
@@ -214,3 +202,4 @@ BENCHMARK(Transmit<Udp>)->Name("UdpGso")->ArgName("bytes")->Arg(1472)->Arg(2880)
 BENCHMARK(Transmit<Xsk>)->Name("AfXdpCopy")->ArgName("bytes")->Arg(1472)->Arg(2880);
 
 }  // namespace
+}  // namespace mlnet::bench
