@@ -11,7 +11,6 @@ constexpr double kLossTolerated = 0.03;    // on one hop
 constexpr uint32_t kRoundPacketsMin = 64;  // a share of fewer says nothing
 constexpr double kFloor = 4;
 constexpr uint32_t kLosslessPools = 4;  // of answers without a loss: 1 % would have shown
-constexpr uint32_t kAnswersCounted = 1U << 24;
 
 }  // namespace
 
@@ -43,8 +42,8 @@ void SendWindow::SetLimit(uint32_t limit) {
 void SendWindow::OnAnswer(uint64_t now_ns, uint64_t srtt_ns, uint32_t in_flight) {
   StartRound(now_ns, srtt_ns);
   ++answered_in_round_;
+  ++answers_since_loss_;
   // A window that was not full says nothing about what the path would carry.
-  answers_since_loss_ = std::min(answers_since_loss_ + 1, kAnswersCounted);
   if (in_flight < size()) return;
   const bool is_lossless = answers_since_loss_ >= kLosslessPools * lossless_most_;
   if (is_lossless) threshold_ = lossless_most_;

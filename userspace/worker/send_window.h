@@ -46,7 +46,7 @@ class SendWindow {
   uint32_t answered_in_round_ = 0;
   uint32_t lost_in_round_ = 0;
   bool is_halved_in_round_ = false;
-  uint32_t answers_since_loss_ = 0;
+  uint64_t answers_since_loss_ = 0;
 };
 
 }  // namespace mlnet::worker

@@ -181,12 +181,14 @@ bool FloatTraffic::FillLanes64(uint64_t data_packet, bool is_retry, std::span<ui
   const PacketExps& common = CommonOf(data_packet);
   const uint32_t open = OpenMask(common);
   bool all_finite = true;
-  for (size_t i = 0; i < words.size(); ++i) {
-    const size_t block = i / block_elements_;
+  for (size_t first = 0, block = 0; first < words.size(); first += block_elements_, ++block) {
     const bool is_open = (open >> block & 1U) != 0;
-    const double value = i < x.size() ? x[i] : 0;
-    all_finite &= std::isfinite(value);
-    words[i] = QuantizeOne64(is_open ? 0 : value, RangeOf64(common, block).largest, kFloat64Bias, format_.log2_range);
+    const int largest = RangeOf64(common, block).largest;
+    for (size_t i = first; i < std::min<size_t>(first + block_elements_, words.size()); ++i) {
+      const double value = i < x.size() ? x[i] : 0;
+      all_finite &= std::isfinite(value);
+      words[i] = QuantizeOne64(is_open ? 0 : value, largest, kFloat64Bias, format_.log2_range);
+    }
   }
   if (!all_finite && !is_retry) own_marks_.Note(data_packet, x);
   return all_finite;
