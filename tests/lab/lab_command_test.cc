@@ -97,6 +97,7 @@ TEST(CommandMistakes, each_is_named) {
            {{"--name", name, "up", "--loss", "101"}, 2, "'101' is not a percentage"},
            {{"--name", name, "up", "--delay", "2"}, 2, "'2' is not a delay"},
            {{"--name", name, "up", "--mtu", "100"}, 2, "MTU 100 is out of range"},
+           {{"--name", name, "up", "--mtu", "5000"}, 1, "--mtu 3498"},
            {{"--name", name, "up", "--workers", "0"}, 2, "at least one worker"},
            {{"--name", name, "up", "--workers", "65"}, 2, "1 to 64 hosts, not 66"},
            {{"--name", name, "up", "--topology", "/does/not/exist"}, 2, "cannot read topology file"},

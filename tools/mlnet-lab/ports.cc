@@ -41,7 +41,8 @@ int PortIndex(size_t host) { return LAB_PORT_IFINDEX + static_cast<int>(host); }
 // host is lost without a trace; GRO is enough for a redirect only.
 Result<void> SetPort(const Host& host, int ifindex, int program) {
   const int err = bpf_xdp_attach(ifindex, program, XDP_FLAGS_DRV_MODE, nullptr);
-  if (err != 0) return tl::make_unexpected(ErrnoError("attach XDP to port " + PortName(host.name), -err));
+  const std::string hint = err == -ERANGE ? "a veth takes native XDP with an MTU of some 3500 at most: --mtu 3498" : "";
+  if (err != 0) return tl::make_unexpected(ErrnoError("attach XDP to port " + PortName(host.name), -err, hint));
   return Ethtool({"gro", "off"}, PortName(host.name));
 }
 

@@ -127,7 +127,7 @@ Result<Attachment> Attachment::ViaLink(const Program& program, const AttachReque
   if (!link) {
     const int err = errno;
     const std::string hint = err == EPERM ? "run mlnetd as root, or with CAP_BPF and CAP_NET_ADMIN"
-                             : native     ? "the driver may not support native XDP here: mode = \"auto\" or \"generic\""
+                             : native     ? "the driver may not support native XDP here, or not with this MTU (try 3498): mode = \"auto\" or \"generic\""
                                           : "";
     return tl::make_unexpected(ErrnoError(std::string("attach XDP to ") + request.name + " in " +
                                               (native ? "native" : "generic") + " mode", err, hint));
