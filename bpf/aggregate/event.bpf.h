@@ -133,7 +133,7 @@ static __always_inline enum mlnet_verdict pong_down(const struct pkt *p, const s
 	__u32 child = masked(way, MLNET_CHILDREN_MAX - 1), link_key = node->link_base + child;
 	struct mlnet_link *link = bpf_map_lookup_elem(&ml_links, &link_key);
 
-	if (!link || !link->mac || !(node->members >> child & 1) || node->child_local[child])
+	if ((__u8)way != child || !link || !link->mac || !(node->members >> child & 1) || node->child_local[child])
 		return MLNET_V_PONG_SEEN;
 	ping_rewrite(p, child, link->ping, MLNET_WAY_POP(way));
 	frame_address(p, node, mac_get(((struct ethhdr *)p->data)->h_dest), link->mac, addr_load(p->l3, &node->addr),

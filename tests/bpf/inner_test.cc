@@ -272,7 +272,7 @@ TEST_F(InnerTest, the_answer_to_a_ping_goes_down_the_way_that_the_ping_came_up) 
   EXPECT_EQ(down.frame.saddr, AggregatorIp());
   EXPECT_EQ(down.frame.daddr, ping.saddr);
   EXPECT_EQ(down.frame.dst_mac, WorkerMac(0));
-  for (const uint64_t way : {2, 1, 44, 255}) {  // of this host; never heard; no child, by far
+  for (const uint64_t way : {2, 1, 44, 255, 0x80}) {  // of this host; never heard; no child, by far
     pong.bitmap = way;
     Expect(host_->Run(pong), MLNET_V_PONG_SEEN, XDP_DROP);
   }
