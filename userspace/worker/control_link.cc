@@ -310,7 +310,7 @@ void ControlLink::Traced(const std::vector<TraceRecord>& records, bool is_last) 
   for (const TraceRecord& r : records) {
     rows.push_back({{"what", r.what}, {"tree", r.tree}, {"class", r.traffic_class}, {"stream", r.stream}, {"first_seq", r.first_seq},
                     {"packets", r.packets}, {"bytes", r.bytes}, {"called_ns", r.called_ns}, {"sent_first_ns", r.sent_first_ns},
-                    {"sent_last_ns", r.sent_last_ns}, {"received_ns", r.received_ns}, {"done_ns", r.done_ns}});
+                    {"sent_last_ns", r.sent_last_ns}, {"received_ns", r.received_ns}, {"done_ns", r.EndNs()}});
   }
   Notify("traced", {{"records", std::move(rows)}, {"is_last", is_last}});
 }

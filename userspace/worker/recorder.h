@@ -3,13 +3,14 @@
 // Used by the engine's thread only.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 namespace mlnet::worker {
 
-/// One part of a collective in one lane. Times are CLOCK_MONOTONIC in ns.
+/// One part of a collective in one lane. Times are CLOCK_MONOTONIC in ns; but for received_ns those at which the engine's turn began.
 struct TraceRecord {
   std::string what;  // "all_reduce #12 float32 sum count=1000"
   uint8_t tree = 0;
@@ -23,6 +24,9 @@ struct TraceRecord {
   uint64_t sent_last_ns = 0;    // its last one left for the first time
   uint64_t received_ns = 0;     // the kernel of this host had its last result
   uint64_t done_ns = 0;         // that was copied out
+
+  /// done_ns, or later where the last result came while the turn lasted that took it.
+  uint64_t EndNs() const { return std::max(done_ns, received_ns); }
 };
 
 class Recorder {
