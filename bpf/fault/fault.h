@@ -25,6 +25,8 @@ struct lab_link {
 	__u32 hold_us; /* how long the delay line keeps a frame */
 	__u32 hold_all; /* 1: every frame is held, but for those chosen to be reordered; 0: only those */
 	__u64 seed;
+	__u64 mark_ns;	   /* backlog of the queue, in time at its rate, from which on frames are marked; 0: never */
+	__u64 ns_per_kib;  /* the rate of that queue */
 	/* Written by the programs. `frames` is also the index of the next frame's random numbers. */
 	__u64 frames;
 	__u64 lost;
@@ -32,6 +34,8 @@ struct lab_link {
 	__u64 reordered;
 	__u64 corrupted;
 	__u64 held;
+	__u64 marked;
+	__u64 empty_at_ns; /* when a queue at that rate would have sent all it was given; CLOCK_MONOTONIC */
 };
 
 #endif /* MLNET_LAB_FAULT_H */

@@ -28,7 +28,8 @@ Json LinkJson(const Faults& faults, const lab_link& link) {
             {"duplicated", link.duplicated},
             {"reordered", link.reordered},
             {"corrupted", link.corrupted},
-            {"held", link.held}});
+            {"held", link.held},
+            {"marked", link.marked}});
   return j;
 }
 
@@ -54,19 +55,19 @@ Result<void> Show(const Globals& globals, const Paths& paths, const Topology& to
                            .dump());
     return {};
   }
-  fmt::print("{:<12}{:<4}{:>8}{:>8}{:>9}{:>9}{:>10}{:>12}{:>8}{:>8}{:>8}{:>8}{:>8}\n", "LINK", "DIR", "LOSS%",
-             "DUP%", "REORDER%", "CORRUPT%", "DELAY_US", "FRAMES", "LOST", "DUP", "REORD", "CORR", "HELD");
+  fmt::print("{:<12}{:<4}{:>8}{:>8}{:>9}{:>9}{:>10}{:>12}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}\n", "LINK", "DIR", "LOSS%",
+             "DUP%", "REORDER%", "CORRUPT%", "DELAY_US", "FRAMES", "LOST", "DUP", "REORD", "CORR", "HELD", "MARKED");
   for (const auto& rack : racks) hosts.push_back(rack);
   for (const auto& h : hosts) {
     for (const char* dir : {"tx", "rx"}) {
       const Json& d = h[dir];
       const auto percent = [&d](const char* key) { return d[key].get<double>() / 10'000; };
       const auto number = [&d](const char* key) { return d[key].get<uint64_t>(); };
-      fmt::print("{:<12}{:<4}{:>8}{:>8}{:>9}{:>9}{:>10}{:>12}{:>8}{:>8}{:>8}{:>8}{:>8}\n",
+      fmt::print("{:<12}{:<4}{:>8}{:>8}{:>9}{:>9}{:>10}{:>12}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}\n",
                  h["name"].get<std::string>(), dir, percent("loss_ppm"), percent("duplicate_ppm"),
                  percent("reorder_ppm"), percent("corrupt_ppm"), number("delay_us"), number("frames"),
                  number("lost"), number("duplicated"), number("reordered"), number("corrupted"),
-                 number("held"));
+                 number("held"), number("marked"));
     }
   }
   return {};

@@ -58,7 +58,16 @@ uint64_t LinkSeed(uint64_t seed, uint32_t key) {
   return seed * 0xd1342543de82ef95ULL + key * 0x2545f4914f6cdd1dULL;
 }
 
-Result<void> Configure(const Pins& pins, uint32_t key, const Faults& faults, uint64_t seed, bool restart) {
+// The switch marks in front of ports with a rate.
+bool Marks(const Topology& topology, uint64_t rate_bps) { return topology.mark_kib != 0 && rate_bps != 0; }
+
+void ConfigureMarks(const Topology& topology, uint64_t rate_bps, lab_link& link) {
+  constexpr double kNsKib = 1024 * 8 * 1e9;
+  link.ns_per_kib = Marks(topology, rate_bps) ? static_cast<uint64_t>(kNsKib / static_cast<double>(rate_bps)) : 0;
+  link.mark_ns = topology.mark_kib * link.ns_per_kib;
+}
+
+Result<void> Configure(const Pins& pins, uint32_t key, const Topology& topology, const Faults& faults, uint64_t rate_bps, bool restart) {
   lab_link link = {};
   if (bpf_map_lookup_elem(pins.links.get(), &key, &link) != 0)
     return tl::make_unexpected(ErrnoError("read the fault map", errno));
@@ -69,7 +78,8 @@ Result<void> Configure(const Pins& pins, uint32_t key, const Faults& faults, uin
   link.corrupt_ppm = faults.corrupt_ppm;
   link.hold_all = faults.delay_us != 0;
   link.hold_us = faults.delay_us != 0 ? faults.delay_us : kReorderHoldUs;
-  link.seed = LinkSeed(seed, key);
+  link.seed = LinkSeed(topology.seed, key);
+  ConfigureMarks(topology, rate_bps, link);
   if (bpf_map_update_elem(pins.links.get(), &key, &link, 0) == 0) return {};
   return tl::make_unexpected(ErrnoError("write the fault map", errno));
 }
@@ -97,8 +107,8 @@ Result<void> AttachAll(const Paths& paths, const Topology& topology, const Pins&
     const auto links = LinksOf(topology);
     for (size_t i = 0; i < links.size(); ++i) {
       const int ifindex = LAB_PORT_IFINDEX + static_cast<int>(i);
-      const int tx = links[i].tx.Any() ? pins.fault_tx.get() : -1;
-      const int rx = links[i].rx.Any() ? pins.fault_rx.get() : -1;
+      const int tx = links[i].tx.Any() || Marks(topology, links[i].up_bps) ? pins.fault_tx.get() : -1;
+      const int rx = links[i].rx.Any() || Marks(topology, links[i].down_bps) ? pins.fault_rx.get() : -1;
       if (auto r = Attach(ifindex, LAB_TX, tx); !r) return r;
       if (auto r = Attach(ifindex, LAB_RX, rx); !r) return r;
     }
@@ -118,7 +128,7 @@ Result<void> ApplyFaults(const Paths& paths, const Topology& topology,
                          const std::vector<std::string>* restart) {
   SilenceLibbpf();
   std::error_code ec;
-  if (!fs::exists(paths.FaultPins(), ec) && !Any(topology, &Faults::Any)) return {};
+  if (!fs::exists(paths.FaultPins(), ec) && !Any(topology, &Faults::Any) && topology.mark_kib == 0) return {};
   if (auto r = PinPrograms(paths.FaultPins()); !r) return r;
   const auto pins = OpenPins(paths.FaultPins());
   if (!pins) return tl::make_unexpected(pins.error());
@@ -134,7 +144,7 @@ Result<void> ApplyFaults(const Paths& paths, const Topology& topology,
     for (const int direction : {LAB_TX, LAB_RX}) {
       const uint32_t key = static_cast<uint32_t>(2 * i) + static_cast<uint32_t>(direction);
       const Faults& faults = direction == LAB_TX ? link.tx : link.rx;
-      if (auto r = Configure(*pins, key, faults, topology.seed, anew); !r) return r;
+      if (auto r = Configure(*pins, key, topology, faults, direction == LAB_TX ? link.up_bps : link.down_bps, anew); !r) return r;
     }
   }
   if (auto r = AttachAll(paths, topology, *pins); !r) return r;

@@ -118,7 +118,8 @@ std::string PriorityBands(const std::string& device, uint64_t rate_bps, const Sh
 
 // One class for everything. htb with hysteresis (hysteresis.h) instead of tbf, which arms a timer per packet.
 std::string Shaper(const Topology& topology, const std::string& device, uint64_t rate_bps) {
-  const Shaping shaping = ShapingFor(rate_bps, topology.hosts.size(), topology.mtu);
+  Shaping shaping = ShapingFor(rate_bps, topology.hosts.size(), topology.mtu);
+  if (rate_bps != 0 && topology.queue_kib != 0) shaping.queue_bytes = uint64_t{topology.queue_kib} * 1024;
   // Not idle: with a queue the port waits for room in the veth ring instead of dropping (kernel 6.16 on).
   if (rate_bps == 0) return fmt::format("qdisc add dev {} root bfifo limit {}\n", device, shaping.queue_bytes);
   if (topology.priorities) return PriorityBands(device, rate_bps, shaping);

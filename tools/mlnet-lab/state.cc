@@ -36,6 +36,8 @@ State StateFromJson(const std::string& lab, const Json& j) {
   state.topology.multicast_snooping = j.at("multicast_snooping");
   state.topology.ipv6 = j.at("ipv6");
   state.topology.priorities = j.at("priorities");
+  state.topology.queue_kib = j.at("queue_kib");
+  state.topology.mark_kib = j.at("mark_kib");
   state.topology.offload = j.at("offload");
   state.topology.oversubscription = j.at("oversubscription");
   for (const auto& r : j.at("racks")) {
@@ -106,6 +108,8 @@ Json TopologyToJson(const Paths& paths, const Topology& topology) {
           {"seed", topology.seed},
           {"multicast_snooping", topology.multicast_snooping},
           {"priorities", topology.priorities},
+          {"queue_kib", topology.queue_kib},
+          {"mark_kib", topology.mark_kib},
           {"offload", topology.offload},
           {"ipv6", topology.ipv6},
           {"oversubscription", topology.oversubscription},

@@ -131,10 +131,12 @@ Result<Topology> ReadTopology(const YAML::Node& root) {
   topology.seed = ValueOr(root["seed"], topology.seed);
   topology.ipv6 = ValueOr(root["ipv6"], topology.ipv6);
   if (root["switch"]) {
-    if (auto r = CheckKeys(root["switch"], "switch", {"multicast_snooping", "priorities"}); !r)
+    if (auto r = CheckKeys(root["switch"], "switch", {"multicast_snooping", "priorities", "queue_kib", "mark_kib"}); !r)
       return tl::make_unexpected(r.error());
     topology.multicast_snooping = ValueOr(root["switch"]["multicast_snooping"], false);
     topology.priorities = ValueOr(root["switch"]["priorities"], false);
+    topology.queue_kib = ValueOr(root["switch"]["queue_kib"], 0U);
+    topology.mark_kib = ValueOr(root["switch"]["mark_kib"], 0U);
   }
   const YAML::Node defaults = root["defaults"];
   if (defaults) {

@@ -53,6 +53,8 @@ struct Topology {
   uint64_t seed = 1;
   bool multicast_snooping = false;
   bool priorities = false;  // shaped links send the highest IP precedence first; else in the order of arrival
+  uint32_t queue_kib = 0;  // in front of a port with a rate; 0: what all pools need
+  uint32_t mark_kib = 0;   // ECN: from here on such a queue marks what can be marked; 0: never
   bool offload = false;     // hosts of ranks keep their segmentation offload, and so cannot sum; see ports.h
   bool ipv6 = false;  // hosts have IPv6 addresses only; else IPv4 only
   double oversubscription = 0;  // of an uplink without a rate: its hosts' rates together, divided by this; 0: no limit

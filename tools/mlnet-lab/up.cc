@@ -43,6 +43,7 @@ struct UpOptions {
   bool no_daemons = false;
   bool ipv6 = false;
   bool priorities = false;
+  uint32_t queue_kib = 0, mark_kib = 0;
   bool offload = false;
 };
 
@@ -120,6 +121,8 @@ Result<Topology> MakeTopology(const Globals& globals, const UpOptions& options, 
   if (!from_file || given("--seed")) topology.seed = options.seed;
   if (options.ipv6) topology.ipv6 = true;
   if (options.priorities) topology.priorities = true;
+  if (given("--queue")) topology.queue_kib = options.queue_kib;
+  if (given("--mark")) topology.mark_kib = options.mark_kib;
   if (options.offload) topology.offload = true;
   if (!from_file || given("--name")) topology.name = globals.name;
   auto finished = Finish(std::move(topology));
@@ -246,6 +249,8 @@ void AddUpCommand(CLI::App& app, Globals& globals) {
   command->add_option("--topology", options->topology_file, "Topology file (YAML); other flags override it");
   command->add_flag("--ipv6", options->ipv6, "Hosts have IPv6 addresses (fd77::1, ...) instead of IPv4 ones");
   command->add_flag("--priorities", options->priorities, "Links with a rate send frames by their DSCP, as switches can");
+  command->add_option("--queue", options->queue_kib, "KiB that can wait in front of a port with a rate; else as much as all hosts can send at once");
+  command->add_option("--mark", options->mark_kib, "KiB from which on such a queue marks frames instead of only growing (ECN)");
   command->add_flag("--offload", options->offload,
                     "What NICs and switches do in hardware costs this machine less: hosts of ranks keep segmentation offload, and frames of aggregators "
                     "pass the switch in XDP where no link has a rate or fault. Then only aggregators can sum, and a host has one rank");
