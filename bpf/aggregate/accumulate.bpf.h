@@ -112,7 +112,7 @@ static __always_inline void set_contribute(struct mlnet_set *set, struct mlnet_w
 					   const struct pkt *p, const struct trailer_words *t, __u64 sum)
 {
 	set->contributed |= 1ULL << (p->child & 63);
-	set->flags |= p->flags & MLNET_F_OR_MASK;
+	set->flags |= (p->flags & MLNET_F_OR_MASK) | pkt_congestion(p);
 	exps_merge(set, t, p->op_wire);
 	if (p->flags & MLNET_F_NO_DATA)
 		return;

@@ -47,7 +47,7 @@ static __always_inline void cell_write(struct mlnet_cell *cell, const struct pkt
 	cell->weight = t->weight;
 	cell->words = p->words;
 	cell->op_wire = p->op_wire;
-	cell->flags = p->flags;
+	cell->flags = p->flags | pkt_congestion(p);
 	st64(cell->exps, t->e0);
 	st64(cell->exps + 8, t->e1);
 	st48(cell->exps + 16, t->e2);

@@ -152,6 +152,15 @@ static __always_inline void ipv4_checksum_set(struct iphdr *ip)
 
 #define ECN_BITS 0x3
 
+/* `flag` where a queue has marked the datagram (both bits of ECN), else 0: without a branch, of which the verifier walks both ways. */
+static __always_inline __u8 ip_congestion(enum l3 l3, const void *data, __u8 flag)
+{
+	const __u8 *ip = data + sizeof(struct ethhdr);
+	__u8 ecn = l3 == L3_IPV6 ? ip[1] >> 4 : ip[1]; /* in IPv6 the class lies across two bytes */
+
+	return (ecn & ecn >> 1 & 1) * flag;
+}
+
 /* The two bytes in which IPv6 has its traffic class: version 4, class 8, flow label 4. */
 static __always_inline __u16 ipv6_half_with_tos(__u16 half, __u8 tos)
 {

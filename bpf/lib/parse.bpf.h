@@ -48,6 +48,11 @@ static __always_inline struct addr pkt_destination(const struct pkt *p)
 	return ip_destination(p->l3, p->data);
 }
 
+static __always_inline __u8 pkt_congestion(const struct pkt *p)
+{
+	return ip_congestion(p->l3, p->data, MLNET_F_CE);
+}
+
 static __always_inline __u16 pkt_udp_bytes(const struct pkt *p)
 {
 	return sizeof(struct udphdr) + sizeof(struct mlnet_hdr) + p->blocks * MLNET_BLOCK_BYTES + TRAILER_BYTES +

@@ -54,6 +54,22 @@ TEST_F(DeliverTest, results_of_every_size_are_published_whole) {
   }
 }
 
+TEST_F(DeliverTest, a_cell_says_whether_a_queue_marked_the_result_or_what_it_is_made_of) {
+  Frame f = Result(0);
+  f.tos = 40 << 2 | 2;
+  host_->Run(f);
+  EXPECT_EQ(host_->Cell(kJob, 0, 0, 0).flags & MLNET_F_CE, 0);
+  f.seq = 1;
+  f.tos = 40 << 2 | 3;
+  host_->Run(f);
+  EXPECT_EQ(host_->Cell(kJob, 0, 1, 0).flags & MLNET_F_CE, MLNET_F_CE);
+  f.seq = 2;
+  f.tos = 0;
+  f.flags |= MLNET_F_CE;
+  host_->Run(f);
+  EXPECT_EQ(host_->Cell(kJob, 0, 2, 0).flags & MLNET_F_CE, MLNET_F_CE);
+}
+
 TEST_F(DeliverTest, a_cell_is_written_only_by_a_higher_stamp) {
   host_->Run(Result(2 * kSlots));
   Frame old = Result(0);

@@ -118,6 +118,26 @@ TEST_F(SlotTest, what_leaves_has_the_dscp_of_its_class) {
   EXPECT_TRUE(again.ip_checksum_ok);
 }
 
+// RFC 3168: 3 is "congestion experienced", 1 and 2 "could be told so".
+TEST_F(SlotTest, the_result_says_whether_a_queue_marked_a_contribution) {
+  for (uint8_t ecn = 0; ecn < 4; ++ecn) {
+    const auto with_ecn = [&](uint8_t child, uint8_t tos) {
+      Frame f = Contribution(child, ecn);
+      f.tos = tos;
+      return f;
+    };
+    host_->Run(with_ecn(0, 0));
+    host_->Run(with_ecn(1, static_cast<uint8_t>(40 << 2 | ecn)));
+    const Parsed result = ParseFrame(host_->Run(with_ecn(2, 2)).frame);
+    EXPECT_EQ(result.frame.type, MLNET_T_RESULT);
+    EXPECT_EQ(result.frame.flags & MLNET_F_CE, ecn == 3 ? MLNET_F_CE : 0) << int{ecn};
+    EXPECT_EQ(result.frame.tos & 3, 2) << "queues on the way down can mark it";
+    EXPECT_TRUE(result.check_ok);
+    const Parsed copy = ParseFrame(host_->Run(with_ecn(0, 3)).frame);  // is in the sum already
+    EXPECT_EQ(copy.frame.flags & MLNET_F_CE, ecn == 3 ? MLNET_F_CE : 0);
+  }
+}
+
 TEST_F(SlotTest, shadow_copy_answers_while_the_other_set_fills) {
   const Parsed first = ParseFrame(Complete(0).frame);
   host_->Run(Contribution(0, kSlots));

@@ -113,6 +113,19 @@ Frame& Frame::HeaderOnly(uint16_t nominal) {
 }
 
 // RFC 791.
+bool MarkCongestion(Bytes& frame) {
+  const bool is_ipv6 = frame[12] == 0x86;
+  const uint8_t both = is_ipv6 ? 0x30 : 0x3;  // IPv6 has the lower half of its traffic class in the upper half of this byte
+  if ((frame[15] & both) == 0) return false;
+  frame[15] |= both;
+  if (is_ipv6) return true;
+  frame[24] = frame[25] = 0;
+  const uint16_t checksum = InternetChecksum(frame.data() + kIpAt, kIpv4Bytes);
+  frame[24] = static_cast<uint8_t>(checksum >> 8);
+  frame[25] = static_cast<uint8_t>(checksum);
+  return true;
+}
+
 void Frame::BuildIpv4(Bytes& out, uint16_t udp_bytes) const {
   PutBe16(out, 0x0800);
   out.push_back(0x45);

@@ -94,6 +94,8 @@ struct Parsed {
 size_t HeaderAt(std::span<const uint8_t> frame);
 inline size_t PayloadAt(std::span<const uint8_t> frame) { return HeaderAt(frame) + 22; }
 Address Destination(std::span<const uint8_t> frame);
+/// What a queue does that is filling: sets both bits of ECN. False: the sender has set neither, and does not want to know (RFC 3168).
+bool MarkCongestion(Bytes& frame);
 
 /// REQUIRES: an mlnet frame whose lengths fit. Fails the current test otherwise.
 Parsed ParseFrame(const Bytes& bytes);

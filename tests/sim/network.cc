@@ -15,6 +15,19 @@ bool Network::Happens(double probability) {
   return probability > 0 && std::uniform_real_distribution<>(0, 1)(random_) < probability;
 }
 
+// False: it is full.
+bool Network::Queue(uint64_t now_ns, PortState& state, test::Bytes& frame) {
+  const uint64_t backlog_ns = state.empty_at_ns > now_ns ? state.empty_at_ns - now_ns : 0;
+  const uint64_t backlog = backlog_ns / state.port.ns_per_byte;
+  if (backlog + frame.size() > state.port.queue_bytes) {
+    ++traffic_.overflowed;
+    return false;
+  }
+  if (backlog >= state.port.mark_bytes && test::MarkCongestion(frame)) ++traffic_.marked;
+  state.empty_at_ns = now_ns + backlog_ns + frame.size() * state.port.ns_per_byte;
+  return true;
+}
+
 Arrival& Network::Push(uint64_t now_ns, int from_host, int to_host, std::span<const uint8_t> frame) {
   uint64_t at_ns = now_ns + faults_.delay_ns;
   if (faults_.jitter_ns > 0) at_ns += random_() % faults_.jitter_ns;
@@ -39,6 +52,13 @@ void Network::Send(uint64_t now_ns, int from_host, int to_host, std::span<const 
   if (cut_.contains(to_host) || Happens(faults_.drop)) {
     ++traffic_.dropped;
     return;
+  }
+  const auto port = ports_.find(to_host);
+  if (port != ports_.end()) {
+    queued_.assign(frame.begin(), frame.end());
+    if (!Queue(now_ns, port->second, queued_)) return;
+    frame = queued_;
+    now_ns = port->second.empty_at_ns;
   }
   if (Happens(faults_.duplicate)) {
     ++traffic_.duplicated;

@@ -29,6 +29,13 @@ struct Faults {
   uint64_t jitter_ns = 5'000;  // keeps the order of frames between the same two hosts
 };
 
+/// The queue of a switch in front of a host's port, which all who send to that host share.
+struct Port {
+  uint64_t ns_per_byte = 0;  // 0: there is none
+  uint64_t queue_bytes = 0;  // what it holds; the rest is dropped
+  uint64_t mark_bytes = UINT64_MAX;  // from here on it marks what can be marked (RFC 3168)
+};
+
 struct Arrival {
   int host = 0;
   test::Bytes frame;
@@ -36,6 +43,7 @@ struct Arrival {
 
 struct Traffic {
   uint64_t frames = 0, dropped = 0, duplicated = 0, reordered = 0, corrupted = 0, truncated = 0;
+  uint64_t overflowed = 0, marked = 0;  // by ports
 };
 
 class Network {
@@ -48,6 +56,7 @@ class Network {
   /// What arrives next; valid until the next call of Take.
   const Arrival& Take();
   Faults& faults() { return faults_; }
+  void SetPort(int host, const Port& port) { ports_[host].port = port; }
   /// Sees what is sent to which host, before anything happens to it.
   void SetTap(std::function<void(int to_host, const test::Bytes& frame)> tap) { tap_ = std::move(tap); }
   /// Nothing reaches this host any more.
@@ -55,7 +64,13 @@ class Network {
   const Traffic& traffic() const { return traffic_; }
 
  private:
+  struct PortState {
+    Port port;
+    uint64_t empty_at_ns = 0;
+  };
+
   bool Happens(double probability);
+  bool Queue(uint64_t now_ns, PortState& state, test::Bytes& frame);
   Arrival& Push(uint64_t now_ns, int from_host, int to_host, std::span<const uint8_t> frame);
 
   // Frames stay where they are while the queue moves; their memory is used again.
@@ -69,6 +84,8 @@ class Network {
   Faults faults_;
   std::function<void(int, const test::Bytes&)> tap_;
   std::set<int> cut_;
+  std::map<int, PortState> ports_;
+  test::Bytes queued_;
   std::mt19937_64 random_;
   uint64_t next_order_ = 0;
   std::map<std::pair<int, int>, uint64_t> last_at_ns_;  // by hosts

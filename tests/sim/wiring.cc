@@ -25,6 +25,7 @@ std::span<const uint8_t> Wiring::FrameOf(int from, int to, std::span<const std::
     test::Frame addresses;
     addresses.saddr = ips_[static_cast<size_t>(from)];
     addresses.daddr = from == to ? LocalIp() : ips_[static_cast<size_t>(to)];
+    addresses.tos = 2;  // ECT(0), as UdpTransport sends
     addresses.src_mac = MacOf(from);
     addresses.dst_mac = MacOf(to);
     addresses.words.resize((packet.size() - sizeof(mlnet_hdr) - sizeof(mlnet_trailer)) / 8);

@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kKernelTotals[] = {"bytes_in", "contributions", "words_summed", "results"};
 constexpr const char* kRankTotals[] = {"packets_sent", "retransmits", "early_resends", "summed_in_kernel", "summed_in_user_space", "summed_in_ring",
-                                       "probes", "wide_blocks", "nonfinite_packets", "repairs", "held", "busy"};
+                                       "probes", "wide_blocks", "nonfinite_packets", "repairs", "held", "busy", "marked"};
 
 void AddVerdicts(Json& to, const Json& from) {
   for (const auto& [name, row] : from.items()) {

@@ -51,6 +51,7 @@ py::dict StatsDict(const CommStats& comm) {
   out["sleeps"] = comm.sleeps;
   out["rtt_us"] = comm.rtt_us;
   out["summed_in_ring"] = comm.summed_in_ring;
+  out["marked"] = comm.marked;
   return out;
 }
 

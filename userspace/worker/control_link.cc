@@ -302,7 +302,8 @@ void ControlLink::Report(const CommStats& s) {
                     {"busy", s.busy},
                     {"sleeps", s.sleeps},
                     {"rtt_us", s.rtt_us},
-                    {"summed_in_ring", s.summed_in_ring}});
+                    {"summed_in_ring", s.summed_in_ring},
+                    {"marked", s.marked}});
 }
 
 void ControlLink::Traced(const std::vector<TraceRecord>& records, bool is_last) {

@@ -20,7 +20,7 @@ class Counter {
 
 struct Counters {
   Counter packets_sent, retransmits, early_resends, results, bytes, summed_in_kernel, summed_in_user_space;
-  Counter probes, wide_blocks, nonfinite_packets, repairs, held, busy, sleeps, rtt_us, summed_in_ring;
+  Counter probes, wide_blocks, nonfinite_packets, repairs, held, busy, sleeps, rtt_us, summed_in_ring, marked;
 
   CommStats Snapshot() const {
     CommStats s;
@@ -40,6 +40,7 @@ struct Counters {
     s.sleeps = sleeps.Read();
     s.rtt_us = rtt_us.Read();
     s.summed_in_ring = summed_in_ring.Read();
+    s.marked = marked.Read();
     return s;
   }
 };

@@ -21,14 +21,9 @@ struct Flight {
   uint32_t transmissions = 0;
   bool is_active = false;
   bool is_held = false;  // the aggregator has it and waits for others
-  bool was_overtaken = false;  // later ones had been answered when it was sent again
   bool is_busy = false;  // the aggregator could not take it: due_ns is when to try again
   uint32_t previous = 0;
   uint32_t next = 0;
-
-  /// Of one that is answered now. One that had to be asked for while all was silent was late, as everything on its way, and
-  /// one that the aggregator held waited for other ranks: neither is a reason to send less.
-  bool WasLost() const { return transmissions > 1 && was_overtaken && !is_held; }
 };
 
 class FlightTable {

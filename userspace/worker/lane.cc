@@ -122,7 +122,6 @@ void Lane::Build(const Collective& collective, uint64_t packet, bool is_retry) {
 void Lane::Resend(Flight& flight, uint64_t now_ns) {
   const Collective& collective = *flight.collective;
   Build(collective, flight.packet, true);
-  flight.was_overtaken |= overtaken_.IsOvertaken(flight.order);
   flights_.Touch(flight, now_ns);
   flight.is_busy = false;
   flight.due_ns = now_ns + rtt_.rto_ns();

@@ -48,6 +48,8 @@ class Lane final : public LaneBase {
   void Consume(Flight& flight, uint64_t now_ns);
   bool Fits(const mlnet_cell& cell, const Collective& collective, uint64_t packet);
   void OnAnswer(Flight& flight, uint64_t now_ns);
+  void OnMark(uint64_t now_ns);
+  void OnMissing(const Flight& flight, uint64_t now_ns);
   void Count(const Collective& collective, uint64_t seq);
   void Record(const Collective& collective, uint64_t received_ns, uint64_t now_ns);
   void OnPlaced(Collective& collective) override { unsent_.push_back(&collective); }

@@ -9,6 +9,7 @@ namespace {
 
 constexpr uint64_t kHeldRoundTrips = 4;
 constexpr uint64_t kReorderShare = 4;  // of a round trip
+constexpr uint64_t kLateRoundTrips = 2;
 
 }  // namespace
 
@@ -40,6 +41,7 @@ void Lane::Consume(Flight& flight, uint64_t now_ns) {
   if ((cell.flags & MLNET_F_NO_DATA) != 0) collective.traffic->TakeReceipt(flight.packet, cell);
   else collective.traffic->Take(flight.packet, cell);
   Count(collective, seq);
+  if ((cell.flags & MLNET_F_CE) != 0) OnMark(now_ns);
   OnAnswer(flight, now_ns);
   flights_.Remove(flight);
   --collective.in_flight;
@@ -88,17 +90,22 @@ void Lane::OnAnswer(Flight& flight, uint64_t now_ns) {
     counters.rtt_us.Set(rtt_.srtt_ns() / 1000);
     // Answers to retries say nothing: other ranks need not have sent what lies between.
     overtaken_.OnAnswer(flight.order);
-  } else if (flight.WasLost()) {
-    window_.OnLoss(now_ns, rtt_.srtt_ns());
-    rtt_.OnLoss();
   }
-  window_.OnAnswer(now_ns, rtt_.srtt_ns(), flights_.size());
+  window_.OnAnswer(now_ns, rtt_.srtt_ns(), rtt_.queued_ns(), flights_.size());
   gate_.OnAnswer();
   last_answer_ns_ = now_ns;
   if (grant_.gap_ns != 0) opens_ns_ = now_ns + grant_.gap_ns;
   has_asked_ = false;
   is_waiting_for_others_ = false;
-  rearmed_ns_ = now_ns + rtt_.rto_ns();  // while answers come, what is missing shows by being overtaken
+  // While first transmissions are answered, what is missing shows by being overtaken. An answer to a retry overtakes nothing: what was
+  // only late comes right behind it, and the rest is to be repaired now, or a burst that a queue has dropped costs a timeout a packet.
+  const uint64_t grace_ns = flight.transmissions == 1 ? rtt_.rto_ns() : std::min(rtt_.rto_ns(), kLateRoundTrips * rtt_.path_ns() + context_.config.rto_min_ns);
+  rearmed_ns_ = now_ns + grace_ns;
+}
+
+void Lane::OnMark(uint64_t now_ns) {
+  window_.OnMark(now_ns, rtt_.srtt_ns());
+  context_.counters.marked.Add();
 }
 
 bool Lane::IsOvertakenNow(const Flight& flight, uint64_t now_ns) {
@@ -112,19 +119,30 @@ bool Lane::IsOvertakenNow(const Flight& flight, uint64_t now_ns) {
   return false;
 }
 
+// Later ones are answered already, or one that had timed out with it. Not what is asked for while all is silent: that is late as all
+// others are, and waits for a rank or a processor.
+void Lane::OnMissing(const Flight& flight, uint64_t now_ns) {
+  if (flight.is_busy || flight.transmissions != 1) return;
+  window_.OnLoss(now_ns, rtt_.srtt_ns(), flight.sent_ns);
+  rtt_.OnLoss();
+}
+
 void Lane::RunTimers(Flight& flight, uint64_t now_ns) {
-  if (is_waiting_for_others_ && !flight.is_busy) {
+  // What was overtaken is missing whoever else is waited for: where a rank is late, nothing overtakes.
+  if (is_waiting_for_others_ && !flight.is_busy && (flight.is_held || !overtaken_.IsOvertaken(flight.order))) {
     RunKeepAlive(flight, now_ns);
     return;
   }
   const uint64_t due_ns = flight.is_busy ? flight.due_ns : std::max(flight.due_ns, rearmed_ns_);
   if (IsOvertakenNow(flight, now_ns)) {
     context_.counters.early_resends.Add();
+    OnMissing(flight, now_ns);
     Resend(flight, now_ns);
     WakeAt(flight.due_ns);
   } else if (now_ns < due_ns) {
     WakeAt(due_ns);
   } else if (flight.is_busy || (!gate_.IsOpen(now_ns) && gate_.TakeToken())) {
+    OnMissing(flight, now_ns);
     Resend(flight, now_ns);
     WakeAt(flight.due_ns);
   } else if (gate_.IsOpen(now_ns)) {

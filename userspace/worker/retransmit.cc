@@ -11,6 +11,7 @@ void RttEstimator::Sample(uint64_t rtt_ns) {
     shortest_ns_ = {UINT64_MAX, shortest_ns_[0]};
   }
   shortest_ns_[0] = std::min(shortest_ns_[0], rtt_ns);
+  least_ns_ = std::min(least_ns_, rtt_ns);
   if (!has_sample_) {
     has_sample_ = true;
     srtt_ns_ = rtt_ns;

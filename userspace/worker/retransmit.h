@@ -38,6 +38,8 @@ class RttEstimator {
   }
   /// The shortest of the newest round trips: what the path takes when no other rank is waited for.
   uint64_t path_ns() const { return has_sample_ ? std::min(shortest_ns_[0], shortest_ns_[1]) : min_ns_; }
+  /// How much longer round trips take than the shortest one ever did: queues, or other ranks.
+  uint64_t queued_ns() const { return has_sample_ && srtt_ns_ > least_ns_ ? srtt_ns_ - least_ns_ : 0; }
   /// The timeout without the estimator's own back-off, doubled `shift` times.
   uint64_t rto_ns(unsigned shift) const {
     return std::min(upper_ns(), base_rto_ns() << std::min(shift, kShiftMax));
@@ -64,6 +66,7 @@ class RttEstimator {
   uint64_t max_ns_ = 1;
   uint64_t srtt_ns_ = 0;
   uint64_t var_ns_ = 0;
+  uint64_t least_ns_ = UINT64_MAX;  // of all samples
   std::array<uint64_t, 2> shortest_ns_{UINT64_MAX,
                                        UINT64_MAX};  // of the current run of samples, the last one
   uint32_t run_samples_ = 0;

@@ -7,10 +7,13 @@
 namespace mlnet::worker {
 namespace {
 
-constexpr double kLossTolerated = 0.03;    // on one hop
-constexpr uint32_t kRoundPacketsMin = 64;  // a share of fewer says nothing
+constexpr double kLossTolerated = 0.04;     // on the way to the aggregator, or back
+constexpr uint32_t kRoundPacketsMin = 128;  // a share of fewer says nothing
 constexpr double kFloor = 4;
 constexpr uint32_t kLosslessPools = 4;  // of answers without a loss: 1 % would have shown
+constexpr double kMarksMemory = 16;     // rounds; 1 / DCTCP's g
+// Enough for a host that does not get its processor for a while; more would only make everybody wait, urgent packets first.
+constexpr uint64_t kQueuedMostNs = 20'000'000;
 
 }  // namespace
 
@@ -27,10 +30,11 @@ SendWindow::SendWindow(uint32_t first, uint32_t most, uint32_t lossless_most, in
 
 void SendWindow::StartRound(uint64_t now_ns, uint64_t srtt_ns) {
   if (now_ns < round_ends_ns_ || (answered_in_round_ < kRoundPacketsMin && answered_in_round_ > 0)) return;
+  if (answered_in_round_ > 0) marked_share_ += (static_cast<double>(marked_in_round_) / answered_in_round_ - marked_share_) / kMarksMemory;
   round_ends_ns_ = now_ns + std::max<uint64_t>(srtt_ns, 1);
   answered_in_round_ = 0;
+  marked_in_round_ = 0;
   lost_in_round_ = 0;
-  is_halved_in_round_ = false;
 }
 
 // Never all at once into links that another job has just left: from the first window it doubles each round trip.
@@ -39,12 +43,22 @@ void SendWindow::SetLimit(uint32_t limit) {
   limit_ = std::max(limit, 1U);
 }
 
-void SendWindow::OnAnswer(uint64_t now_ns, uint64_t srtt_ns, uint32_t in_flight) {
+void SendWindow::OnMark(uint64_t now_ns, uint64_t srtt_ns) {
+  StartRound(now_ns, srtt_ns);
+  ++marked_in_round_;
+  answers_since_loss_ = 0;  // the queue is about to lose something
+  if (now_ns < marks_count_ns_) return;
+  marks_count_ns_ = now_ns + srtt_ns;
+  size_ = std::max(floor_, size_ * (1 - std::min(marked_share_, 1.0) / 2));
+  threshold_ = size_;
+}
+
+void SendWindow::OnAnswer(uint64_t now_ns, uint64_t srtt_ns, uint64_t queued_ns, uint32_t in_flight) {
   StartRound(now_ns, srtt_ns);
   ++answered_in_round_;
   ++answers_since_loss_;
   // A window that was not full says nothing about what the path would carry.
-  if (in_flight < size()) return;
+  if (in_flight < size() || queued_ns > kQueuedMostNs) return;
   const bool is_lossless = answers_since_loss_ >= kLosslessPools * lossless_most_;
   if (is_lossless) threshold_ = lossless_most_;
   size_ = std::min(is_lossless ? lossless_most_ : most_, size_ + (size_ < threshold_ ? 1.0 : 1.0 / size_));
@@ -57,16 +71,16 @@ void SendWindow::KeepRoomForRepairs() {
   size_ = threshold_ = lossless_most_ = most_;
 }
 
-void SendWindow::OnLoss(uint64_t now_ns, uint64_t srtt_ns) {
-  if (now_ns < losses_count_ns_) return;
+void SendWindow::OnLoss(uint64_t now_ns, uint64_t srtt_ns, uint64_t sent_ns) {
+  if (now_ns < losses_count_ns_ || sent_ns < halved_ns_) return;
   KeepRoomForRepairs();
   StartRound(now_ns, srtt_ns);
   ++lost_in_round_;
-  const double tolerated = tolerated_share_ * std::max(kRoundPacketsMin, answered_in_round_);
-  if (is_halved_in_round_ || lost_in_round_ <= tolerated) return;
-  is_halved_in_round_ = true;
+  if (lost_in_round_ <= tolerated_share_ * std::max(kRoundPacketsMin, answered_in_round_)) return;
   size_ = std::max(floor_, size_ / 2);
   threshold_ = size_;
+  halved_ns_ = now_ns;
+  lost_in_round_ = 0;
 }
 
 }  // namespace mlnet::worker

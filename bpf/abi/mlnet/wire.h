@@ -98,6 +98,7 @@ enum mlnet_wire {
 #define MLNET_F_OR_MASK 0xf0    /* these merge by OR over the children */
 #define MLNET_F_NONFINITE 0x10  /* a NaN or an infinity was seen in this packet's elements */
 #define MLNET_F_SERVER 0x20     /* the sum goes to the server of the root, whose answer is the result */
+#define MLNET_F_CE 0x40         /* a queue on the way marked a contribution, or the result: RFC 3168's "congestion experienced" */
 
 /* class_stream: bits 0-2 traffic class, bit 3 stream, others zero. */
 #define MLNET_CLASS(cs) ((cs) & 0x7)

@@ -156,7 +156,7 @@ void Sums::Add(World& world, const Frame& frame) {
   if (set.contributed == 0 || set.seq != frame.seq || set.epoch != frame.epoch) set = {frame.seq, frame.epoch, 0, 0, {}, 0, {}};
   REQUIRE((set.contributed >> frame.child & 1) == 0);
   set.contributed |= 1ULL << frame.child;
-  set.or_flags |= frame.flags & MLNET_F_OR_MASK;
+  set.or_flags |= (frame.flags & MLNET_F_OR_MASK) | ((frame.tos & 3) == 3 ? MLNET_F_CE : 0);
   const size_t exp_bytes = frame.wire == MLNET_WIRE_FLOAT64 ? 2 : 1;
   for (size_t i = 0; i < MLNET_EXPS_BYTES; i += exp_bytes) {
     const auto value = [&](const auto& exps) { return exp_bytes == 2 ? exps[i] | exps[i + 1] << 8 : exps[i]; };

@@ -34,20 +34,5 @@ TEST(FlightTable, keeps_the_order_of_the_newest_transmission_across_2_to_the_32)
   EXPECT_EQ(table.size(), 0u);
 }
 
-// What shrinks the window: a packet that was overtaken, not one that all were late with, nor one that waited for a rank.
-TEST(FlightTable, only_a_packet_that_was_sent_again_because_later_ones_overtook_it_was_lost) {
-  FlightTable table(4);
-  Flight& flight = table.Add(7, 1);
-  EXPECT_FALSE(flight.WasLost());
-  table.Touch(flight, 2);
-  EXPECT_FALSE(flight.WasLost());  // asked for in silence
-  flight.was_overtaken = true;
-  EXPECT_TRUE(flight.WasLost());
-  flight.is_held = true;
-  EXPECT_FALSE(flight.WasLost());
-  table.Remove(flight);
-  EXPECT_FALSE(table.Add(11, 3).was_overtaken);  // same slot, another packet
-}
-
 }  // namespace
 }  // namespace mlnet::worker

@@ -69,6 +69,15 @@ TEST(RttEstimator, the_path_is_the_shortest_of_the_newest_samples) {
   EXPECT_EQ(rtt.path_ns(), 300u);
 }
 
+TEST(RttEstimator, a_queue_is_what_comes_on_top_of_the_shortest_round_trip_ever) {
+  RttEstimator rtt(1, 1'000'000);
+  EXPECT_EQ(rtt.queued_ns(), 0u);
+  rtt.Sample(50);
+  EXPECT_EQ(rtt.queued_ns(), 0u);
+  for (int i = 0; i < 200; ++i) rtt.Sample(450);  // a queue that stands
+  EXPECT_NEAR(static_cast<double>(rtt.queued_ns()), 400, 8);
+}
+
 TEST(Overtaken, three_later_answers_are_needed) {
   Overtaken overtaken;
   EXPECT_FALSE(overtaken.IsOvertaken(1));

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace mlnet::worker {
 namespace {
 
@@ -11,13 +13,13 @@ constexpr uint64_t kRtt = 1000;
 // Answers `count` packets of a window that is always full, spread over one round trip each window.
 void Answer(SendWindow& window, uint64_t& now, int count) {
   for (int i = 0; i < count; ++i) {
-    window.OnAnswer(now, kRtt, window.size());
+    window.OnAnswer(now, kRtt, 0, window.size());
     now += kRtt / window.size();
   }
 }
 
 TEST(SendWindow, starts_at_the_first_window_and_never_exceeds_the_most) {
-  uint64_t now = 0;
+  uint64_t now = kRtt;
   SendWindow window(32, 128, 128, 4);
   EXPECT_EQ(window.size(), 32u);
   Answer(window, now, 32);
@@ -29,33 +31,46 @@ TEST(SendWindow, starts_at_the_first_window_and_never_exceeds_the_most) {
 
 TEST(SendWindow, grows_only_while_it_is_full) {
   SendWindow window(32, 128, 128, 4);
-  for (uint64_t i = 0; i < 1000; ++i) window.OnAnswer(i * 10, kRtt, 5);
+  for (uint64_t i = 0; i < 1000; ++i) window.OnAnswer(i * 10, kRtt, 0, 5);
   EXPECT_EQ(window.size(), 32u);
 }
 
 TEST(SendWindow, lone_losses_are_tolerated) {
-  uint64_t now = 0;
+  uint64_t now = kRtt;
   SendWindow window(64, 64, 64, 4);
   for (int i = 0; i < 100; ++i) {
     Answer(window, now, 19);
-    window.OnLoss(now, kRtt);  // 5 %: what 1 % on each hop of four ranks looks like
+    window.OnLoss(now, kRtt, now - kRtt / 2);  // 5 %: what 1 % on each hop of four ranks looks like
   }
   EXPECT_EQ(window.size(), 64u);
 }
 
-TEST(SendWindow, a_burst_of_losses_halves_once_a_round_then_growth_is_slow) {
-  uint64_t now = 0;
+TEST(SendWindow, a_burst_of_losses_halves_once_then_growth_is_slow) {
+  uint64_t now = kRtt;
   SendWindow window(64, 64, 64, 4);
   Answer(window, now, 64);
-  for (int i = 0; i < 60; ++i) window.OnLoss(now, kRtt);
-  EXPECT_EQ(window.size(), 32u);
+  const uint64_t sent_ns = now - kRtt / 2;
+  for (int i = 0; i < 60; ++i) window.OnLoss(now + static_cast<uint64_t>(i), kRtt, sent_ns);
+  EXPECT_EQ(window.size(), 32u);  // all were sent before it was known
   now += 2 * kRtt;
   Answer(window, now, 33);
   EXPECT_EQ(window.size(), 33u);  // one packet a round trip from here
 }
 
+// An incast: what was sent since is lost, too.
+TEST(SendWindow, losses_of_what_was_sent_since_halve_again) {
+  SendWindow window(64, 64, 64, 4);
+  uint64_t now = 1'000;
+  for (const uint32_t size : {32U, 16U, 8U, 4U, 4U}) {
+    const uint64_t sent_ns = now;
+    for (int i = 0; i < 60; ++i) window.OnLoss(now + kRtt / 2, kRtt, sent_ns);
+    now += kRtt;
+    EXPECT_EQ(window.size(), size);
+  }
+}
+
 TEST(SendWindow, a_limit_holds_at_once_and_what_it_held_back_grows_again) {
-  uint64_t now = 0;
+  uint64_t now = kRtt;
   SendWindow window(32, 128, 128, 4);
   Answer(window, now, 200);
   ASSERT_EQ(window.size(), 128u);
@@ -73,20 +88,20 @@ TEST(SendWindow, a_limit_holds_at_once_and_what_it_held_back_grows_again) {
 }
 
 TEST(SendWindow, losses_count_again_when_all_ranks_have_heard) {
-  uint64_t now = 0;
+  uint64_t now = kRtt;
   SendWindow window(64, 64, 64, 4);
   window.IgnoreLossesUntil(1000 * kRtt);
   Answer(window, now, 64);
-  for (int i = 0; i < 60; ++i) window.OnLoss(now, kRtt);
+  for (int i = 0; i < 60; ++i) window.OnLoss(now, kRtt, now - kRtt / 2);
   EXPECT_EQ(window.size(), 64u);
   now = 1000 * kRtt;
   Answer(window, now, 64);
-  for (int i = 0; i < 60; ++i) window.OnLoss(now, kRtt);
+  for (int i = 0; i < 60; ++i) window.OnLoss(now, kRtt, now - kRtt / 2);
   EXPECT_EQ(window.size(), 32u);
 }
 
 TEST(SendWindow, uses_the_whole_pool_where_nothing_was_lost_for_long) {
-  uint64_t now = 0;
+  uint64_t now = kRtt;
   SendWindow window(32, 128, 256, 4);
   Answer(window, now, 1000);
   EXPECT_EQ(window.size(), 128u);
@@ -97,21 +112,21 @@ TEST(SendWindow, uses_the_whole_pool_where_nothing_was_lost_for_long) {
 }
 
 TEST(SendWindow, one_loss_beyond_its_ordinary_bound_takes_it_back_for_good) {
-  uint64_t now = 0;
+  uint64_t now = kRtt;
   SendWindow window(32, 128, 256, 4);
   Answer(window, now, 1300);
-  window.OnLoss(now, kRtt);
+  window.OnLoss(now, kRtt, now - kRtt / 2);
   EXPECT_EQ(window.size(), 128u);
   Answer(window, now, 5000);
   EXPECT_EQ(window.size(), 128u);
 }
 
 TEST(SendWindow, does_not_use_the_whole_pool_while_packets_are_lost) {
-  uint64_t now = 0;
+  uint64_t now = kRtt;
   SendWindow window(32, 128, 256, 4);
   for (int i = 0; i < 20; ++i) {
     Answer(window, now, 1000);
-    window.OnLoss(now, kRtt);
+    window.OnLoss(now, kRtt, now - kRtt / 2);
     EXPECT_LE(window.size(), 128u);
   }
   Answer(window, now, 1300);
@@ -120,13 +135,55 @@ TEST(SendWindow, does_not_use_the_whole_pool_while_packets_are_lost) {
 
 TEST(SendWindow, never_shrinks_below_its_floor) {
   SendWindow window(8, 64, 64, 2);
-  uint64_t now = 0;
+  uint64_t now = kRtt;
   for (int round = 0; round < 10; ++round) {
-    for (int i = 0; i < 100; ++i) window.OnLoss(now, kRtt);
-    for (int i = 0; i < 64; ++i) window.OnAnswer(now, kRtt, 0);
+    for (int i = 0; i < 100; ++i) window.OnLoss(now, kRtt, now - kRtt / 2);
+    for (int i = 0; i < 64; ++i) window.OnAnswer(now, kRtt, 0, 0);
     now += 2 * kRtt;
   }
   EXPECT_EQ(window.size(), 4u);
+}
+
+// `count` round trips of a window that is always full, in which one answer of `of` has a mark.
+void AnswerMarked(SendWindow& window, uint64_t& now, uint64_t count, uint64_t of) {
+  constexpr uint64_t kLongRtt = 1'000'000;  // divisible by any window
+  uint64_t answers = 0;
+  for (const uint64_t end = now + count * kLongRtt; now < end; now += kLongRtt / window.size()) {
+    if (answers++ % of == 0) window.OnMark(now, kLongRtt);
+    window.OnAnswer(now, kLongRtt, 0, window.size());
+  }
+}
+
+TEST(SendWindow, the_first_mark_halves_and_ends_slow_start) {
+  uint64_t now = kRtt;
+  SendWindow window(64, 1024, 1024, 4);
+  window.OnMark(now, kRtt);
+  EXPECT_EQ(window.size(), 32u);
+  window.OnMark(now + kRtt / 2, kRtt);  // of the same round trip: no news
+  EXPECT_EQ(window.size(), 32u);
+  now += 10 * kRtt;
+  Answer(window, now, 32);
+  EXPECT_EQ(window.size(), 32u);  // by about one packet a round trip
+  Answer(window, now, 32);
+  EXPECT_EQ(window.size(), 33u);
+}
+
+// RFC 8257: where one answer of ten is marked, the window loses half of a tenth each round trip; where all are, half.
+TEST(SendWindow, marks_take_half_of_their_share) {
+  uint64_t now = kRtt;
+  SendWindow window(1024, 1024, 1024, 4);
+  AnswerMarked(window, now, 1'000, 10);
+  EXPECT_NEAR(window.size(), 20, 6);  // where the loss of a twentieth and the growth by one meet
+  AnswerMarked(window, now, 1'000, 1);
+  EXPECT_NEAR(window.size(), 5, 1);  // the floor, and the growth by one
+}
+
+TEST(SendWindow, grows_no_further_while_its_packets_wait_in_a_queue) {
+  SendWindow window(32, 128, 128, 4);
+  for (uint64_t i = 0; i < 1000; ++i) window.OnAnswer(i * 10, 30'000'000, 21'000'000, window.size());
+  EXPECT_EQ(window.size(), 32u);
+  for (uint64_t i = 0; i < 1000; ++i) window.OnAnswer(i * 10, 30'000'000, 19'000'000, window.size());
+  EXPECT_EQ(window.size(), 128u);
 }
 
 }  // namespace

@@ -18,6 +18,9 @@ namespace {
 constexpr int kSendBufferBytes = 4 << 20;  // the kernel grants what net.core.wmem_max allows
 constexpr int kFullPatienceMs = 5;         // for a full send buffer; after that the packets count as lost
 
+// What queues may mark instead of drop: the window heeds it (send_window.h). RFC 3168's ECT(0).
+constexpr int kEcnCapable = 2;
+
 // DSCP by class: best effort, then CS1 to CS7.
 constexpr std::array<int, MLNET_CLASSES_MAX> kDscp = {0, 8, 16, 24, 32, 40, 48, 56};
 
@@ -28,7 +31,7 @@ Result<IpAddress> Address(const std::string& text) {
 }
 
 int MarkDscp(int fd, bool is_ipv6, int dscp) {
-  const int tos = dscp << 2;  // the whole byte, DSCP in its upper six bits
+  const int tos = dscp << 2 | kEcnCapable;  // the whole byte, DSCP in its upper six bits
   return is_ipv6 ? ::setsockopt(fd, IPPROTO_IPV6, IPV6_TCLASS, &tos, sizeof(tos))
                  : ::setsockopt(fd, IPPROTO_IP, IP_TOS, &tos, sizeof(tos));
 }
