@@ -16,16 +16,39 @@ using worker::CollectiveKind;
 // Small ones often: they meet the edges of packets and pools.
 size_t RandomCount(std::mt19937_64& random) { return 1 + random() % (size_t{1} << (4 + random() % 11)); }
 
+// SplitMix64: most of what is random here is data, and a Mersenne twister takes as long to make it as the network to carry it.
+class Bits {
+ public:
+  explicit Bits(uint64_t seed) : state_(seed) {}
+  uint64_t Next() {
+    uint64_t x = state_ += 0x9e3779b97f4a7c15;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+    x = (x ^ x >> 27) * 0x94d049bb133111eb;
+    return x ^ x >> 31;
+  }
+
+ private:
+  uint64_t state_;
+};
+
+// A sign, 23 bits of fraction, magnitudes over some powers of two; a zero now and then.
+float FloatOf(uint64_t bits) {
+  if (bits >> 58 == 0) return 0;
+  const auto exponent = static_cast<uint32_t>(127 - 12 + (bits >> 32 & 0xffff) % 23);
+  return std::bit_cast<float>(static_cast<uint32_t>(bits & 0x807fffff) | exponent << 23);
+}
+
 template <typename T>
-T RandomValue(std::mt19937_64& random) {
+void FillRandom(std::vector<T>& values, uint64_t seed) {
+  Bits bits(seed);
   if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(random());
+    constexpr size_t kAtOnce = sizeof(uint64_t) / sizeof(T);
+    for (size_t i = 0; i < values.size(); i += kAtOnce) {
+      const uint64_t some = bits.Next();
+      std::memcpy(&values[i], &some, std::min(kAtOnce, values.size() - i) * sizeof(T));
+    }
   } else {
-    // A sign, 23 bits of fraction, magnitudes over some powers of two; a zero now and then.
-    const uint64_t bits = random();
-    if (bits % 64 == 0) return 0;
-    const auto exponent = static_cast<uint32_t>(127 - 12 + (bits >> 56) % 23);
-    return std::bit_cast<float>(static_cast<uint32_t>(bits & 0x807fffff) | exponent << 23);
+    for (T& value : values) value = FloatOf(bits.Next());
   }
 }
 
@@ -68,7 +91,7 @@ class Reduction final : public SoakCall {
     count_ = kind == CollectiveKind::kReduceScatter ? part_ * static_cast<size_t>(ranks) : part_;
     for (int r = 0; r < ranks; ++r) {
       auto& in = in_.emplace_back(count_);
-      for (T& x : in) x = RandomValue<T>(random);
+      FillRandom(in, random());
       out_.emplace_back(part_, T{});
     }
   }
@@ -151,7 +174,7 @@ class Copies final : public SoakCall {
       : ranks_(ranks), kind_(kind), root_(static_cast<int>(random() % static_cast<uint64_t>(ranks))), bytes_(RandomCount(random)) {
     const size_t all = bytes_ * static_cast<size_t>(ranks);
     whole_.resize(kind == CollectiveKind::kBroadcast ? bytes_ : all);
-    for (uint8_t& byte : whole_) byte = static_cast<uint8_t>(random());
+    FillRandom(whole_, random());
     for (int r = 0; r < ranks; ++r) {
       const bool has_all = kind == CollectiveKind::kAllGather || (kind == CollectiveKind::kGather && r == root_);
       out_.emplace_back(has_all ? all : bytes_, uint8_t{0xee});
