@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <tuple>
 
 #include "ring/ring_member.h"
 
@@ -37,8 +38,8 @@ uint64_t Seed(uint64_t fallback) {
 // One rank: its engine, and the engine's two ways out.
 class Cluster::Rank final : public worker::Transport, public worker::ControlSink, public worker::RingSink {
  public:
-  Rank(Cluster& cluster, int number, worker::Inbox inbox, const worker::EngineConfig& config)
-      : cluster_(cluster), number_(number), inbox_(std::move(inbox)), member(config, *this), engine(config, member, *this) {}
+  Rank(Cluster& cluster, int number, worker::Inbox& inbox, const worker::EngineConfig& config)
+      : cluster_(cluster), number_(number), inbox_(inbox), member(config, *this), engine(config, member, *this) {}
 
   Result<void> Send(size_t flow, std::span<const std::byte> packets, size_t packet_bytes) override {
     for (size_t at = 0; at < packets.size(); at += packet_bytes) {
@@ -61,7 +62,7 @@ class Cluster::Rank final : public worker::Transport, public worker::ControlSink
 
   Cluster& cluster_;
   int number_;
-  worker::Inbox inbox_;
+  worker::Inbox& inbox_;
   std::vector<worker::TraceRecord> traced_;
   std::optional<Error> error_;  // to be told to all ranks, as mlnetd does
   std::vector<int> nodes;  // that it sends to, by tree
@@ -102,10 +103,6 @@ Cluster::Cluster(const ClusterOptions& options)
 }
 
 void Cluster::SetUpRank(int r, worker::EngineConfig config) {
-  test::BpfHost& host = *hosts_[static_cast<size_t>(HostOf(r))].bpf;
-  const auto local = static_cast<uint32_t>(r / num_hosts_);
-  auto inbox = worker::Inbox::Open(host.InboxFd(job_), host.WakeFd(job_), host.RingFd(job_, local), local);
-  EXPECT_TRUE(inbox.has_value()) << inbox.error().ToString();
   config.rank = r;
   for (int t = 0; t < options_.trees; ++t) {
     worker::TreeConfig& tree = config.trees[static_cast<size_t>(t)];
@@ -115,7 +112,7 @@ void Cluster::SetUpRank(int r, worker::EngineConfig config) {
     tree.above = above < 0 ? std::vector<std::vector<int>>{} : RanksBehind(above, t);
   }
   SignFor(r, config);
-  AddRank(r, std::move(*inbox), config);
+  AddRank(r, config);
 }
 
 // As the answer to join has it: from the rank's own address to its node's, or to the node on its host.
@@ -129,21 +126,33 @@ void Cluster::SignFor(int rank, worker::EngineConfig& config) const {
   }
 }
 
-void Cluster::AddRank(int rank, worker::Inbox inbox, const worker::EngineConfig& config) {
-  ranks_.push_back(std::make_unique<Rank>(*this, rank, std::move(inbox), config));
+// Clusters of a kind come back to the same memory.
+worker::Inbox& Cluster::InboxOf(int rank) const {
+  static std::map<std::tuple<const test::BpfHost*, uint16_t, int>, worker::Inbox> inboxes;
+  test::BpfHost& host = *hosts_[static_cast<size_t>(HostOf(rank))].bpf;
+  const bool is_server = rank == server();
+  const int local = is_server ? -1 : rank / num_hosts_;
+  const auto found = inboxes.find({&host, job_, local});
+  if (found != inboxes.end()) return found->second;
+  auto inbox = is_server ? worker::Inbox::Open(host.ServerInboxFd(job_), host.ServerWakeFd(job_), host.ServerRingFd(job_), 0)
+                         : worker::Inbox::Open(host.InboxFd(job_), host.WakeFd(job_), host.RingFd(job_, static_cast<uint32_t>(local)),
+                                               static_cast<unsigned>(local));
+  EXPECT_TRUE(inbox.has_value()) << inbox.error().ToString();
+  return inboxes.emplace(std::tuple(&host, job_, local), std::move(*inbox)).first->second;
+}
+
+void Cluster::AddRank(int rank, const worker::EngineConfig& config) {
+  ranks_.push_back(std::make_unique<Rank>(*this, rank, InboxOf(rank), config));
   const int host = HostOf(rank);
   hosts_[static_cast<size_t>(host)].ranks.push_back(ranks_.back().get());
   for (int t = 0; t < options_.trees; ++t) ranks_.back()->nodes.push_back(rank == server() ? host : shape_.NodeOf(rank, t));
 }
 
 void Cluster::SetUpServer(worker::EngineConfig config) {
-  test::BpfHost& host = *hosts_[static_cast<size_t>(RootOf(0))].bpf;
-  auto inbox = worker::Inbox::Open(host.ServerInboxFd(job_), host.ServerWakeFd(job_), host.ServerRingFd(job_), 0);
-  EXPECT_TRUE(inbox.has_value()) << inbox.error().ToString();
   config.rank = server();
   config.is_server = true;
   SignFor(server(), config);
-  AddRank(server(), std::move(*inbox), config);
+  AddRank(server(), config);
 }
 
 Cluster::~Cluster() { ExpectOneVerdictEach(); }

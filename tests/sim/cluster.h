@@ -75,7 +75,8 @@ class Cluster {
   void SetUpHosts();
   void SetUpRank(int rank, worker::EngineConfig config);
   void SetUpServer(worker::EngineConfig config);
-  void AddRank(int rank, worker::Inbox inbox, const worker::EngineConfig& config);
+  worker::Inbox& InboxOf(int rank) const;
+  void AddRank(int rank, const worker::EngineConfig& config);
   void SetUpSlots();
   test::JobSpec JobOf(int host, int tree) const;
   worker::TreeConfig TreeOf(int tree) const;

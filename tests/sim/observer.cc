@@ -145,31 +145,47 @@ const std::vector<int>& Observer::RanksBelow(int host, int tree) {
   return found->second = std::move(ranks);
 }
 
-bool Observer::HoldsSumOf(const std::vector<int>& ranks, const Sum& sum, const Packet& packet, std::string& why) const {
-  std::vector<uint64_t> words(packet.payload.size() / 8);
-  std::array<uint8_t, MLNET_EXPS_BYTES> exps{};
-  unsigned weight = 0, flags = 0;
-  for (const int rank : ranks) {
+// A rank's first packet is its part for good (OnSent complains of any other), so what is made of all parts stays right.
+const Observer::Expected* Observer::ExpectedOf(int whose, Sum& sum, uint8_t tree, std::string& why) {
+  const auto found = sum.expected.find(whose);
+  if (found != sum.expected.end()) return &found->second;
+  Expected expected;
+  for (const int rank : whose == kAll ? all_ranks_ : RanksBelow(whose, tree)) {
     const Contribution& part = sum.ranks[static_cast<size_t>(rank)];
     if (!part.is_sent) {
       why = "rank " + std::to_string(rank) + " has not sent its part";
-      return false;
+      return nullptr;
     }
-    flags |= part.flags;
-    MergeExponents(sum.wire, part.exps, exps.data());
+    expected.flags |= part.flags;
+    MergeExponents(sum.wire, part.exps, expected.exps.data());
     if (!part.has_data) continue;
-    for (size_t i = 0; i < std::min(words.size(), part.words.size()); ++i) {
-      words[i] = weight == 0 ? part.words[i] : Combine(sum.op, words[i], part.words[i]);
+    if (expected.words.size() < part.words.size()) expected.words.resize(part.words.size());
+    for (size_t i = 0; i < part.words.size(); ++i) {
+      uint64_t& word = expected.words[i];
+      word = expected.weight == 0 ? part.words[i] : Combine(sum.op, word, part.words[i]);
     }
-    ++weight;
+    ++expected.weight;
   }
-  why = "it is not the sum of its ranks:";
-  if (packet.trailer.weight != weight) why += " weight " + std::to_string(packet.trailer.weight) + " of " + std::to_string(weight);
-  else if ((packet.header.flags & MLNET_F_OR_MASK) != flags) why += " flags";
-  else if (std::memcmp(exps.data(), packet.trailer.exps, exps.size()) != 0) why += " exponents";
-  else if (std::memcmp(words.data(), packet.payload.data(), packet.payload.size()) != 0) why += " words";
-  else return true;
-  return false;
+  return &sum.expected.emplace(whose, std::move(expected)).first->second;
+}
+
+// A packet may be shorter than the sum, or longer where no rank has data.
+bool Observer::HoldsSumOf(int whose, Sum& sum, const Packet& packet, std::string& why) {
+  const Expected* expected = ExpectedOf(whose, sum, packet.header.tree, why);
+  if (expected == nullptr) return false;
+  const size_t summed = std::min(packet.payload.size(), expected->words.size() * 8);
+  const std::span<const uint8_t> rest = packet.payload.subspan(summed);
+  const auto differs = [&why](const std::string& what) {
+    why = "it is not the sum of its ranks: " + what;
+    return false;
+  };
+  if (packet.trailer.weight != expected->weight) {
+    return differs("weight " + std::to_string(packet.trailer.weight) + " of " + std::to_string(expected->weight));
+  }
+  if ((packet.header.flags & MLNET_F_OR_MASK) != expected->flags) return differs("flags");
+  if (std::memcmp(expected->exps.data(), packet.trailer.exps, MLNET_EXPS_BYTES) != 0) return differs("exponents");
+  if (summed > 0 && std::memcmp(expected->words.data(), packet.payload.data(), summed) != 0) return differs("words");
+  return std::all_of(rest.begin(), rest.end(), [](uint8_t byte) { return byte == 0; }) || differs("words behind them");
 }
 
 void Observer::OnEmitted(int host, std::span<const uint8_t> frame) {
@@ -180,12 +196,12 @@ void Observer::OnEmitted(int host, std::span<const uint8_t> frame) {
   }
   const uint8_t type = packet.header.version_type & 0xf;
   if (type != MLNET_T_RESULT && type != MLNET_T_CONTRIB) return;
-  const Sum* sum = Find(packet);
-  std::string why = "nobody has sent a part";
+  Sum* sum = Find(packet);
+  std::string why;
   ++sums_compared_;
   const bool is_result = type == MLNET_T_RESULT;
-  const std::vector<int>& ranks = is_result ? all_ranks_ : RanksBelow(host, packet.header.tree);
-  if (sum != nullptr && HoldsSumOf(ranks, *sum, packet, why)) return;
+  if (sum == nullptr) why = "nobody has sent a part";
+  else if (HoldsSumOf(is_result ? kAll : host, *sum, packet, why)) return;
   Complain(packet, "host " + std::to_string(host) + " sends a " + (is_result ? "result" : "partial sum") + ", but " + why);
 }
 
@@ -194,7 +210,7 @@ void Observer::OnArrived(int host, std::span<const uint8_t> frame) {
   if (!CutFrame(frame, packet) || packet.header.version_type != (MLNET_PROTO_VERSION << 4 | MLNET_T_RESULT)) return;
   Sum* sum = packet.header.epoch == epoch_ && packet.header.job == job_ ? Find(packet) : nullptr;
   std::string why;
-  if (sum != nullptr && HoldsSumOf(all_ranks_, *sum, packet, why)) sum->reached |= 1ULL << host;
+  if (sum != nullptr && HoldsSumOf(kAll, *sum, packet, why)) sum->reached |= 1ULL << host;
 }
 
 }  // namespace mlnet::sim

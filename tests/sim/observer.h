@@ -43,8 +43,15 @@ class Observer {
     std::vector<uint64_t> words;
     std::array<uint8_t, MLNET_EXPS_BYTES> exps{};
   };
+  // What a packet must hold that carries the sum of some ranks.
+  struct Expected {
+    std::vector<uint64_t> words;
+    std::array<uint8_t, MLNET_EXPS_BYTES> exps{};
+    unsigned weight = 0, flags = 0;
+  };
   struct Sum {
     std::vector<Contribution> ranks;
+    std::map<int, Expected> expected;  // of all parts (kAll), or of those below a host; made once all of these are there
     uint64_t reached = 0;  // bit per host that the result has come to
     int num_sent = 0;
     uint8_t op = 0, wire = 0;
@@ -61,7 +68,10 @@ class Observer {
   Sum* Find(const Packet& packet);
   static uint64_t KeyOf(uint8_t tree, uint8_t class_stream, uint64_t seq);
   void CheckOrder(int rank, const Packet& packet);
-  bool HoldsSumOf(const std::vector<int>& ranks, const Sum& sum, const Packet& packet, std::string& why) const;
+  static constexpr int kAll = -1;
+  /// What the parts of `whose` must come to, a host or kAll. Null, and why not: one of them has not been sent.
+  const Expected* ExpectedOf(int whose, Sum& sum, uint8_t tree, std::string& why);
+  bool HoldsSumOf(int whose, Sum& sum, const Packet& packet, std::string& why);
   const std::vector<int>& RanksBelow(int host, int tree);
   void Complain(const Packet& packet, const std::string& what);
 
