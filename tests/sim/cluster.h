@@ -31,6 +31,8 @@ class Cluster {
   ~Cluster();
 
   int ranks() const { return options_.ranks; }
+  /// With the aggregators' own.
+  int hosts() const { return static_cast<int>(hosts_.size()); }
   /// What Submit and engine take for the job's server.
   int server() const { return options_.ranks; }
   /// Runs `call` on the virtual clock; by it, ranks may call at different times.
