@@ -56,9 +56,9 @@ class Host {
  private:
   Counted TakeCounted();
   bool IsSentToOne(const Reading& reading, const Counted& counted) const;
-  void CheckChanges(const Reading& reading, const Counted& counted, const std::set<Entry>& changes);
-  void CheckPing(const Frame& frame, const Counted& counted, const std::set<Entry>& changes);
-  std::set<Entry> MayChange(const Frame& frame) const;
+  void CheckChanges(const Reading& reading, const Counted& counted, const std::vector<Entry>& changes);
+  void CheckPing(const Frame& frame, const Counted& counted, const std::vector<Entry>& changes);
+  std::vector<Entry> MayChange(const Frame& frame) const;
   void CheckTime(const Frame& came, const Frame& left);
   void CheckSent(const Reading& reading, const Counted& counted, const Ran& ran, size_t came_bytes);
   void CheckCopies(const Frame& frame, const Ran& ran);
@@ -87,23 +87,23 @@ Counted Host::TakeCounted() {
 }
 
 // Where a packet of this place, epoch and sender may leave something.
-std::set<Entry> Host::MayChange(const Frame& frame) const {
+std::vector<Entry> Host::MayChange(const Frame& frame) const {
   const mlnet_node& node = *world_.Find(frame.job, frame.tree);
   const mlnet_pool& pool = node.pools[frame.class_stream];
   const uint64_t slots = 1ULL << pool.log2_slots;
   const auto slot = static_cast<uint32_t>(frame.seq % slots), set = static_cast<uint32_t>(frame.seq / slots % 2);
-  std::set<Entry> may = {{&world_.slots(), pool.slot_base + slot}, {world_.Words(pool.words_id), slot * 2 + set}, {&world_.events(), 0}};
-  if (frame.child < node.n_children) may.insert({&world_.links(), node.link_base + frame.child});
+  std::vector<Entry> may = {{&world_.slots(), pool.slot_base + slot}, {world_.Words(pool.words_id), slot * 2 + set}, {&world_.events(), 0}};
+  if (frame.child < node.n_children) may.push_back({&world_.links(), node.link_base + frame.child});
   for (const uint32_t inbox : {node.inbox_id, node.server_inbox_id}) {
-    may.insert({world_.Inbox(inbox), pool.cell_base + slot * 2 + set});
-    may.insert({world_.Wake(inbox), 0});
+    may.push_back({world_.Inbox(inbox), pool.cell_base + slot * 2 + set});
+    may.push_back({world_.Wake(inbox), 0});
   }
-  for (uint32_t local = 0; local < node.n_local; ++local) may.insert({world_.Ring(node.local_ring[local]), 0});
-  may.insert({world_.Ring(node.server_ring_id), 0});
+  for (uint32_t local = 0; local < node.n_local; ++local) may.push_back({world_.Ring(node.local_ring[local]), 0});
+  may.push_back({world_.Ring(node.server_ring_id), 0});
   return may;
 }
 
-void Host::CheckChanges(const Reading& reading, const Counted& counted, const std::set<Entry>& changes) {
+void Host::CheckChanges(const Reading& reading, const Counted& counted, const std::vector<Entry>& changes) {
   if (!IsGenuine(world_, reading)) {
     // The daemon makes a pool's words when it hears of a packet for them, right or not.
     for (const Entry& entry : changes) REQUIRE(entry.map == &world_.events() && counted.verdict == MLNET_V_DROP_NO_POOL);
@@ -116,7 +116,7 @@ void Host::CheckChanges(const Reading& reading, const Counted& counted, const st
   }
   const Frame& frame = reading.whole->frame;
   const auto may = MayChange(frame);
-  for (const Entry& entry : changes) REQUIRE(may.contains(entry));
+  for (const Entry& entry : changes) REQUIRE(std::find(may.begin(), may.end(), entry) != may.end());
   for (const mlnet_verdict refused : {MLNET_V_BUSY, MLNET_V_MISMATCH, MLNET_V_DROP_STALE, MLNET_V_DROP_ANSWER_OLD, MLNET_V_DROP_ANSWER_EARLY}) {
     if (counted.verdict != refused) continue;
     for (const Entry& entry : changes) REQUIRE(entry.map == &world_.links() || entry.map == &world_.events());
@@ -126,7 +126,7 @@ void Host::CheckChanges(const Reading& reading, const Counted& counted, const st
 }
 
 // With a key each PING of a child is heard once, and an answer shows something for a second.
-void Host::CheckPing(const Frame& frame, const Counted& counted, const std::set<Entry>& changes) {
+void Host::CheckPing(const Frame& frame, const Counted& counted, const std::vector<Entry>& changes) {
   const mlnet_node& node = *world_.Find(frame.job, frame.tree);
   const bool has_key = (node.flags & MLNET_NODE_MAC) != 0;
   const uint64_t now = Kernel::Get().now_ns / 1024;
@@ -245,8 +245,7 @@ void Host::Control(uint8_t what, uint8_t how) {
     case 4: (how & 0x80) != 0 ? world_.GiveKey(tree) : world_.TakeKey(tree); break;
     case 5: Kernel::Get().before_mac_check = [this, &tree] { world_.NextEpoch(tree); }; break;
     default:
-      if (Map* wake = world_.Wake(tree.node->inbox_id)) static_cast<mlnet_wake*>(wake->At(0))->asleep = how;
-      world_.Changes();
+      world_.SetAsleep(tree.node->inbox_id, how);
   }
 }
 
@@ -295,7 +294,7 @@ Bytes Make(Reader& in) {
   const uint8_t last = in.Byte();
   const auto tag = static_cast<Tag>(last >> 2 & 3);
   const bool has_key = (tree.node->flags & MLNET_NODE_MAC) != 0;
-  const mlnet_key key = World::KeyOf(tag == Tag::kOtherKey ? 99 : frame.job, frame.epoch);
+  const mlnet_key& key = World::KeyOf(tag == Tag::kOtherKey ? 99 : frame.job, frame.epoch);
   if (has_key == (tag != Tag::kContrary)) frame.key = &key;
   Bytes bytes = frame.Build();
   for (uint8_t n = last & 3; n > 0; --n) {

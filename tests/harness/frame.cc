@@ -15,7 +15,9 @@ constexpr size_t kIpAt = 14, kIpv4Bytes = 20, kIpv6Bytes = 40, kUdpBytes = 8, kH
 constexpr std::array<uint8_t, 12> kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
 void PutLe(Bytes& out, uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) out.push_back(static_cast<uint8_t>(value >> (8 * i)));
+  std::array<uint8_t, sizeof(value)> le{};
+  for (size_t i = 0; i < le.size(); ++i) le[i] = static_cast<uint8_t>(value >> (8 * i));
+  out.insert(out.end(), le.begin(), le.begin() + bytes);
 }
 
 void PutBe16(Bytes& out, uint16_t value) {
@@ -156,7 +158,9 @@ void Frame::BuildIpv6(Bytes& out, uint16_t udp_bytes) const {
 }
 
 Bytes Frame::Build() const {
-  Bytes out(dst_mac.begin(), dst_mac.end());
+  Bytes out;
+  out.reserve(kIpAt + kIpv6Bytes + kUdpBytes + kHeaderBytes + words.size() * 8 + kTrailerBytes + kTagBytes);
+  out.insert(out.end(), dst_mac.begin(), dst_mac.end());
   out.insert(out.end(), src_mac.begin(), src_mac.end());
   const auto udp_bytes = static_cast<uint16_t>(kUdpBytes + kHeaderBytes + words.size() * 8 + kTrailerBytes + (key != nullptr ? kTagBytes : 0));
   if (saddr.IsIpv6()) BuildIpv6(out, udp_bytes);
@@ -258,6 +262,7 @@ Parsed ParseFrame(const Bytes& b) {
     ADD_FAILURE() << "frame of " << b.size() << " bytes cannot hold " << count << " words";
     return p;
   }
+  f.words.reserve(count);
   for (size_t i = 0; i < count; ++i) f.words.push_back(GetLe(&b[payload_at + i * 8], 8));
   const uint8_t* t = &b[payload_at + count * 8];
   p.check = GetLe(t, 8);

@@ -25,6 +25,7 @@ namespace mlnet::fuzz {
 namespace {
 
 constexpr size_t kHeadroom = 256;     // XDP_PACKET_HEADROOM
+constexpr size_t kTailroom = 64;
 constexpr long kMetaBytesMax = 32;    // what kernels before 6.11 take
 constexpr int kEthernetBytes = 14;
 constexpr size_t kRecordsMax = 64;    // then a ring is full
@@ -70,13 +71,12 @@ Map* Kernel::Find(const void* map) {
 }
 
 Ran Kernel::Run(int (*program)(xdp_md*), std::span<const uint8_t> frame, std::span<const uint8_t> meta) {
-  memory_bytes_ = kHeadroom + frame.size();
-  const std::unique_ptr<uint8_t[]> memory(new uint8_t[memory_bytes_]());
-  memory_ = memory.get();
-  if (!frame.empty()) std::memcpy(memory_ + kHeadroom, frame.data(), frame.size());
-  if (!meta.empty()) std::memcpy(memory_ + kHeadroom - meta.size(), meta.data(), meta.size());
-  ASAN_POISON_MEMORY_REGION(memory_, kHeadroom - meta.size());
-  const auto data = reinterpret_cast<unsigned long>(memory_ + kHeadroom);
+  if (memory_.size() < kHeadroom + frame.size() + kTailroom) memory_.resize(kHeadroom + frame.size() + kTailroom);
+  if (!frame.empty()) std::memcpy(&memory_[kHeadroom], frame.data(), frame.size());
+  if (!meta.empty()) std::memcpy(&memory_[kHeadroom - meta.size()], meta.data(), meta.size());
+  ASAN_POISON_MEMORY_REGION(memory_.data(), memory_.size());
+  ASAN_UNPOISON_MEMORY_REGION(&memory_[kHeadroom - meta.size()], meta.size() + frame.size());
+  const auto data = reinterpret_cast<unsigned long>(&memory_[kHeadroom]);
   static xdp_md ctx;  // not a local: it is read behind a longjmp
   ctx = {data, data + frame.size(), data - meta.size()};
   redirect_ = nullptr;
@@ -85,7 +85,7 @@ Ran Kernel::Run(int (*program)(xdp_md*), std::span<const uint8_t> frame, std::sp
   const auto end = reinterpret_cast<uint8_t*>(ctx.data_end), begin = reinterpret_cast<uint8_t*>(ctx.data);
   const auto meta_begin = reinterpret_cast<uint8_t*>(ctx.data_meta);
   Ran ran{action_of_run, Bytes(begin, end), Bytes(meta_begin, begin), redirect_, redirect_flags_};
-  ASAN_UNPOISON_MEMORY_REGION(memory_, memory_bytes_);
+  ASAN_UNPOISON_MEMORY_REGION(memory_.data(), memory_.size());
   return ran;
 }
 
@@ -104,8 +104,8 @@ long Kernel::AdjustMeta(xdp_md* ctx, int delta) {
   const long bytes = static_cast<long>(ctx->data - ctx->data_meta) - delta;
   if (bytes < 0 || bytes > kMetaBytesMax || bytes % 4 != 0) return -EINVAL;
   ctx->data_meta = ctx->data - static_cast<unsigned long>(bytes);
-  ASAN_POISON_MEMORY_REGION(memory_, kHeadroom);
-  ASAN_UNPOISON_MEMORY_REGION(memory_ + kHeadroom - bytes, static_cast<size_t>(bytes));
+  ASAN_POISON_MEMORY_REGION(memory_.data(), kHeadroom);
+  ASAN_UNPOISON_MEMORY_REGION(reinterpret_cast<uint8_t*>(ctx->data_meta), static_cast<size_t>(bytes));
   return 0;
 }
 
@@ -171,7 +171,11 @@ void* bpf_map_lookup_elem(void* map, const void* key) {
   uint32_t index;
   std::memcpy(&index, key, sizeof(index));
   Map* found = Kernel::Get().Find(map);
-  if (found->inner.empty()) return found->At(index);
+  if (found->inner.empty()) {
+    void* value = found->At(index);
+    if (value != nullptr) Kernel::Get().looked_up.push_back({found, index});
+    return value;
+  }
   const auto inner = found->inner.find(index);
   return inner == found->inner.end() ? nullptr : inner->second.get();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much of the kernel as the XDP programs need: maps, helpers, the memory of a frame. One CPU. Each value of a map and each frame
-// is an allocation of its own, so that an access beside it is found.
+// As much of the kernel as the XDP programs need: maps, helpers, the memory of a frame. One CPU. Each value of a map is an allocation
+// of its own, and what lies around a frame is poisoned, so that an access beside them is found.
 #pragma once
 
 #include <linux/bpf.h>
@@ -30,6 +30,14 @@ struct Map {
   std::map<uint32_t, std::unique_ptr<Map>> inner;  // a map of maps
   std::vector<Bytes> records;                      // a ring
   bool is_full = false;                            // a ring that takes nothing
+  int watch = -1;                                  // of World: where it keeps what was in here
+};
+
+/// An entry of a map.
+struct Entry {
+  Map* map;
+  uint32_t key;
+  auto operator<=>(const Entry&) const = default;
 };
 
 /// What a run of a program came to.
@@ -53,6 +61,7 @@ class Kernel {
   uint64_t now_ns = 1;
   bool has_meta = true;  // the driver has room for metadata
   std::function<void()> before_mac_check;  // once: what happens elsewhere while a tag is looked at
+  std::vector<Entry> looked_up;  // by programs, until somebody clears it: what they may have written to
 
   // Of the helpers.
   Map* Find(const void* map);
@@ -68,8 +77,7 @@ class Kernel {
  private:
   std::map<std::string, std::unique_ptr<Map>> maps_;
   std::map<const void*, Map*> by_symbol_;
-  uint8_t* memory_ = nullptr;  // of the frame
-  size_t memory_bytes_ = 0;
+  std::vector<uint8_t> memory_;  // of the frame; poisoned but for it while a program runs
   const void* lock_ = nullptr;
   const Map* redirect_ = nullptr;
   uint64_t redirect_flags_ = 0;

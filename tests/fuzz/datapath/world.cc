@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+
+#include "fuzz/require.h"
 
 namespace mlnet::fuzz {
 namespace {
@@ -10,6 +13,11 @@ namespace {
 constexpr uint32_t kServerInbox = 32;  // of job k: k + this
 constexpr uint32_t kSlots = 64, kLinks = 64, kIds = 16, kCells = 10;
 constexpr uint16_t kFirstEpoch = 3;
+#ifdef MLNET_FUZZ_ASAN
+constexpr uint64_t kResetsPerWholeLook = 256;
+#else
+constexpr uint64_t kResetsPerWholeLook = 1;
+#endif
 
 mlnet_addr ToNode(const Address& address) {
   mlnet_addr out;
@@ -17,7 +25,7 @@ mlnet_addr ToNode(const Address& address) {
   return out;
 }
 
-// memcmp is slow under the sanitizer, and this is what most of the time goes into.
+// memcmp is slow under the sanitizer.
 bool IsSame(const uint8_t* a, const uint8_t* b, size_t bytes) {
   const auto* x = reinterpret_cast<const uint64_t*>(a);
   const auto* y = reinterpret_cast<const uint64_t*>(b);
@@ -67,9 +75,14 @@ World::World() : kernel_(Kernel::Get()) {
   Add(8, 1, MLNET_NODE_DELIVER | MLNET_NODE_MAC, 3, {1, 2});
   Add(9, 0, MLNET_NODE_AGGREGATE | MLNET_NODE_INNER | MLNET_NODE_DELIVER | MLNET_NODE_MAC | MLNET_NODE_IPV6, 3, {2});
   Add(10, 0, MLNET_NODE_AGGREGATE | MLNET_NODE_SERVER | MLNET_NODE_MAC, 2, {});
-  ForEachWatched([&](const Entry& entry, uint8_t* value, Before& before) {
-    before.at_first = before.last = Bytes(value, value + entry.map->value_bytes);
-  });
+  for (size_t i = 0; i < watched_.size(); ++i) {
+    watched_[i]->watch = static_cast<int>(i);
+    auto& before = before_.emplace_back();
+    for (const auto& value : watched_[i]->values) {
+      const Bytes bytes(value.get(), value.get() + watched_[i]->value_bytes);
+      before.push_back({bytes, bytes, false});
+    }
+  }
 }
 
 void World::Watch(Map& map) { watched_.push_back(&map); }
@@ -153,20 +166,16 @@ const mlnet_node* World::Find(uint16_t job, uint8_t tree) const {
   return nullptr;
 }
 
-template <typename Visit>
-void World::ForEachWatched(Visit visit) {
-  size_t at = 0;
-  for (const Map* map : watched_) {
-    for (uint32_t key = 0; key < map->values.size(); ++key, ++at) {
-      if (at == before_.size()) before_.emplace_back();
-      visit(Entry{map, key}, map->values[key].get(), before_[at]);
-    }
-  }
+const mlnet_key& World::KeyOf(uint16_t job, uint16_t epoch) {
+  static std::map<uint32_t, mlnet_key> keys;
+  const uint32_t id = MLNET_KEY_ID(job, epoch);
+  const auto found = keys.find(id);
+  return found != keys.end() ? found->second : keys.emplace(id, test::TestKey(id)).first->second;
 }
 
 void World::GiveKey(const Tree& tree) {
   if ((tree.node->flags & MLNET_NODE_MAC) == 0) return;
-  const mlnet_key key = KeyOf(tree.job, tree.node->epoch);
+  const mlnet_key& key = KeyOf(tree.job, tree.node->epoch);
   std::memcpy(keys_->Put(MLNET_KEY_ID(tree.job, tree.node->epoch)), &key, sizeof(key));
 }
 
@@ -176,12 +185,15 @@ void World::NextEpoch(const Tree& tree) {
 }
 
 void World::Reset() {
-  ForEachWatched([](const Entry& entry, uint8_t* value, Before& before) {
-    if (!before.is_dirty) return;
-    std::memcpy(value, before.at_first.data(), entry.map->value_bytes);
+  REQUIRE(Changes().empty());  // the last packet's have been looked at
+  for (const Entry& entry : dirty_) {
+    Before& before = BeforeOf(entry);
+    std::memcpy(entry.map->At(entry.key), before.at_first.data(), entry.map->value_bytes);
     before.last = before.at_first;
     before.is_dirty = false;
-  });
+  }
+  dirty_.clear();
+  if (num_resets_++ % kResetsPerWholeLook == 0) RequireAsAtFirst();
   for (const char* map : {"ml_stats", "ml_fan_state", "ml_mac_state"}) {
     for (const auto& value : kernel_.MapOf(map).values) std::memset(value.get(), 0, kernel_.MapOf(map).value_bytes);
   }
@@ -200,20 +212,41 @@ void World::Reset() {
   kernel_.has_meta = true;
 }
 
-std::set<Entry> World::Changes() {
-  std::set<Entry> changes;
-  ForEachWatched([&](const Entry& entry, const uint8_t* value, Before& before) {
-    if (IsSame(before.last.data(), value, entry.map->value_bytes)) return;
+std::vector<Entry> World::Changes() {
+  std::vector<Entry> changes;
+  for (const Entry& entry : kernel_.looked_up) {
+    if (entry.map->watch < 0) continue;
+    Before& before = BeforeOf(entry);
+    const auto* value = static_cast<const uint8_t*>(entry.map->At(entry.key));
+    if (IsSame(before.last.data(), value, entry.map->value_bytes)) continue;
     std::memcpy(before.last.data(), value, entry.map->value_bytes);
+    if (!before.is_dirty) dirty_.push_back(entry);
     before.is_dirty = true;
-    changes.insert(entry);
-  });
+    changes.push_back(entry);
+  }
+  kernel_.looked_up.clear();
   records_before_.resize(rings_.size());
   for (size_t i = 0; i < rings_.size(); ++i) {
-    if (rings_[i]->records.size() > records_before_[i]) changes.insert({rings_[i], 0});
+    if (rings_[i]->records.size() > records_before_[i]) changes.push_back({rings_[i], 0});
     records_before_[i] = rings_[i]->records.size();
   }
   return changes;
+}
+
+void World::SetAsleep(uint32_t inbox, uint64_t mask) {
+  Map* wake = Wake(inbox);
+  if (wake == nullptr) return;
+  static_cast<mlnet_wake*>(wake->At(0))->asleep = mask;
+  kernel_.looked_up.push_back({wake, 0});
+  Changes();
+}
+
+void World::RequireAsAtFirst() {
+  for (Map* map : watched_) {
+    for (uint32_t key = 0; key < map->values.size(); ++key) {
+      REQUIRE(IsSame(BeforeOf({map, key}).at_first.data(), map->values[key].get(), map->value_bytes));
+    }
+  }
 }
 
 }  // namespace mlnet::fuzz

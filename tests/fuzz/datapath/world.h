@@ -2,7 +2,6 @@
 // The jobs of the host that packets are fuzzed on: one in each role that a host can have, with pools of a few slots.
 #pragma once
 
-#include <set>
 #include <string>
 #include <vector>
 
@@ -29,13 +28,6 @@ struct Tree {
   mlnet_node* node = nullptr;
 };
 
-/// An entry of a map, for comparisons.
-struct Entry {
-  const Map* map;
-  uint32_t key;
-  auto operator<=>(const Entry&) const = default;
-};
-
 class World {
  public:
   /// Of this process: the maps are made once.
@@ -48,7 +40,7 @@ class World {
   const mlnet_node* Find(uint16_t job, uint8_t tree) const;
 
   /// The key that members of a job have.
-  static mlnet_key KeyOf(uint16_t job, uint16_t epoch) { return test::TestKey(MLNET_KEY_ID(job, epoch)); }
+  static const mlnet_key& KeyOf(uint16_t job, uint16_t epoch);
   /// Null: the host does not have it.
   const mlnet_key* FindKey(uint16_t job, uint16_t epoch) const { return static_cast<mlnet_key*>(keys_->At(MLNET_KEY_ID(job, epoch))); }
   void GiveKey(const Tree& tree);
@@ -66,8 +58,12 @@ class World {
   const mlnet_stats& Stats(uint32_t id) const { return *static_cast<mlnet_stats*>(stats_->At(id)); }
   uint32_t num_stats() const { return next_id_; }
 
-  /// What differs from the last call: entries of slots, words, cells, links and wakes; rings that have got a record, as key 0.
-  std::set<Entry> Changes();
+  /// What differs from the last call, once each: entries of slots, words, cells, links and wakes; rings that have got a record, as key 0.
+  /// It looks at what programs have looked up: they have no other way to an entry, and the sanitizer sees whoever leaves it. Now and then
+  /// Reset looks at all.
+  std::vector<Entry> Changes();
+  /// As the ranks of an inbox write it, which is no change.
+  void SetAsleep(uint32_t inbox, uint64_t mask);
 
  private:
   World();
@@ -76,18 +72,20 @@ class World {
   void AddPool(mlnet_node& node, uint8_t class_stream, uint8_t log2_slots, bool has_words);
   Map& NewInner(const char* outer, uint32_t id, uint32_t value_bytes, uint32_t entries);
   void Watch(Map& map);
-  template <typename Visit>
-  void ForEachWatched(Visit visit);
+  struct Before {
+    Bytes at_first, last;
+    bool is_dirty = false;  // no longer as at first
+  };
+  Before& BeforeOf(const Entry& entry) { return before_[static_cast<size_t>(entry.map->watch)][entry.key]; }
+  void RequireAsAtFirst();
 
   Kernel& kernel_;
   Map *slots_, *links_, *events_, *stats_, *keys_;
   std::vector<Tree> trees_;
   std::vector<Map*> watched_, rings_;
-  struct Before {
-    Bytes at_first, last;
-    bool is_dirty = false;  // no longer as at first
-  };
-  std::vector<Before> before_;  // of all entries that are watched, in order
+  std::vector<std::vector<Before>> before_;  // of the maps that are watched, by key
+  std::vector<Entry> dirty_;
+  uint64_t num_resets_ = 0;
   std::vector<size_t> records_before_;
   uint32_t next_id_ = 1, next_slot_ = 0, next_words_ = 1, next_link_ = 0, next_ring_ = 1, next_cell_ = 0;
 };
