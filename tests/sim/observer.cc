@@ -7,6 +7,9 @@
 namespace mlnet::sim {
 namespace {
 
+// Of all ranks. Whether a queue marked a contribution on its way is not of their making.
+constexpr uint8_t kMergedFlags = MLNET_F_OR_MASK & ~MLNET_F_CE;
+
 constexpr size_t kComplaintsMost = 5;
 constexpr size_t kEthernetBytes = 14;
 
@@ -123,7 +126,7 @@ void Observer::OnSent(int rank, std::span<const std::byte> bytes) {
   CheckOrder(rank, packet);
   own.is_sent = true;
   own.has_data = has_data;
-  own.flags = packet.header.flags & MLNET_F_OR_MASK;
+  own.flags = packet.header.flags & kMergedFlags;
   std::copy_n(packet.trailer.exps, MLNET_EXPS_BYTES, own.exps.begin());
   if (has_data) {
     own.words.resize(packet.payload.size() / 8);
@@ -182,7 +185,7 @@ bool Observer::HoldsSumOf(int whose, Sum& sum, const Packet& packet, std::string
   if (packet.trailer.weight != expected->weight) {
     return differs("weight " + std::to_string(packet.trailer.weight) + " of " + std::to_string(expected->weight));
   }
-  if ((packet.header.flags & MLNET_F_OR_MASK) != expected->flags) return differs("flags");
+  if ((packet.header.flags & kMergedFlags) != expected->flags) return differs("flags");
   if (std::memcmp(expected->exps.data(), packet.trailer.exps, MLNET_EXPS_BYTES) != 0) return differs("exponents");
   if (summed > 0 && std::memcmp(expected->words.data(), packet.payload.data(), summed) != 0) return differs("words");
   return std::all_of(rest.begin(), rest.end(), [](uint8_t byte) { return byte == 0; }) || differs("words behind them");
