@@ -145,7 +145,7 @@ class File {
     }
   }
 
-  const test::TempFolder folder_;
+  const test::TempFolder folder_{"/dev/shm"};  // no disk has to keep it
   std::unique_ptr<Store> store_ = *daemon::SqliteStore::Open(folder_ / "store.db");
   sqlite3* db_ = nullptr;
 };
@@ -174,6 +174,7 @@ void TakeRows(Reader in) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace mlnet::fuzz;
+  BeginInput();
   Reader in(data, size);
   switch (in.Byte()) {
     case 'j': TakeJob(in.Rest()); break;

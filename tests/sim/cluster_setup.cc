@@ -38,6 +38,7 @@ void Cluster::ChooseJob() {
                              options_.classes}];
   if (job == 0) job = static_cast<uint16_t>(jobs.size());
   job_ = job;
+  EXPECT_LT(epoch, UINT16_MAX) << "no pair of job and epoch is used twice; more processes have more of them";
   epoch_ = ++epoch;
   constexpr wire::JobKey kJobKey{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
   if (options_.has_mac) key_ = std::make_shared<const mlnet_key>(wire::DeriveKey(kJobKey, job_, epoch_));

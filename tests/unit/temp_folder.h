@@ -4,16 +4,17 @@
 
 #include <stdlib.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <string>
+#include <system_error>
 
 namespace mlnet::test {
 
 class TempFolder {
  public:
-  TempFolder() {
-    char folder[] = "/tmp/mlnet-test-XXXXXX";
-    path_ = ::mkdtemp(folder);
+  explicit TempFolder(const std::string& in = "/tmp") : path_(in + "/mlnet-test-XXXXXX") {
+    if (::mkdtemp(path_.data()) == nullptr) throw std::system_error(errno, std::generic_category(), path_);
   }
   TempFolder(const TempFolder&) = delete;
   TempFolder& operator=(const TempFolder&) = delete;

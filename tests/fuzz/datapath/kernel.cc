@@ -12,10 +12,6 @@
 
 #ifdef MLNET_FUZZ_ASAN
 #include <sanitizer/asan_interface.h>
-// Frames come and go: freed memory that is kept back for long costs more than all else.
-extern "C" const char* __asan_default_options() {
-  return "quarantine_size_mb=1:max_malloc_fill_size=0:malloc_context_size=3:detect_stack_use_after_return=0";
-}
 #else
 #define ASAN_POISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
 #define ASAN_UNPOISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
