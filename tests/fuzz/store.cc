@@ -174,7 +174,7 @@ void TakeRows(Reader in) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace mlnet::fuzz;
-  BeginInput();
+  const Input input;
   Reader in(data, size);
   switch (in.Byte()) {
     case 'j': TakeJob(in.Rest()); break;

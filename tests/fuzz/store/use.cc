@@ -145,12 +145,14 @@ JobView PlannedJob() {
   return view;
 }
 
-void BeginInput() {
-  if (used.of_planned.empty()) {
-    Use(PlannedJob());
-    kept.of_planned.swap(kept.of_input);
-    used.of_planned.swap(used.of_input);
-  }
+Input::Input() {
+  if (!used.of_planned.empty()) return;
+  Use(PlannedJob());
+  kept.of_planned.swap(kept.of_input);
+  used.of_planned.swap(used.of_input);
+}
+
+Input::~Input() {
   kept.of_input.clear();
   used.of_input.clear();
 }
