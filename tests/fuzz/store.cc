@@ -76,7 +76,7 @@ void TakeAnswer(const Json& answer) {
     const auto snapshot = etcd::SnapshotIn(answer, "mlnet/jobs/open/", wants_all ? nullptr : &also);
     if (snapshot) Use(*snapshot);
   }
-  if (const auto counters = etcd::CountersIn(answer, "mlnet/counters/demo/1/")) Use(PlannedJob(), *counters);
+  if (const auto counters = etcd::CountersIn(answer, 0, "mlnet/counters/demo/1/")) Use(PlannedJob(), *counters);
   for (size_t i = 0; i < etcd::NumResponses(answer); ++i) {
     const auto rows = etcd::ReadBy(answer, i);
     if (const auto epochs = etcd::EpochsIn(rows)) {
@@ -156,7 +156,7 @@ void TakeRows(Reader in) {
   if (const auto all = store.Load()) Use(*all);
   if (const auto open = store.LoadOpen({"demo", "over"})) REQUIRE(open->jobs.size() <= 16);
   (void)store.Changed({});
-  if (const auto counters = store.LoadCounters("demo", 1)) Use(PlannedJob(), *counters);
+  if (const auto counters = store.LoadCounters({{"demo", 1}})) Use(PlannedJob(), (*counters)[0]);
   std::map<uint16_t, uint16_t> given;  // job id -> epoch
   for (const uint16_t wanted : {uint16_t{1}, uint16_t{0}, uint16_t{65535}, uint16_t{0}}) {
     (void)store.UpdateJob("demo", [&](std::optional<control::JobView>&) -> Result<void> {

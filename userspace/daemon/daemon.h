@@ -219,7 +219,8 @@ class Daemon : private rpc::ServerHandler {
   Result<control::Json> PlanTask(const control::Json& params);
   Result<const control::JobView*> FreshJob(const std::string& name);
   Result<control::Json> ShowJob(const std::string& name);
-  std::vector<Store::Counters> CountersOf(const control::JobView& view);
+  using Counters = std::vector<Store::Counters>;
+  std::vector<Counters> CountersOf(const std::vector<const control::JobView*>& views);
   Result<void> UpdateKnownJob(const std::string& name, const std::function<Result<void>(control::JobView&)>& change);
 
   // qos_methods.cc

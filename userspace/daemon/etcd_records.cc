@@ -89,9 +89,9 @@ Result<std::map<int64_t, Epoch>> EpochsIn(const std::vector<KeyValue>& kvs) {
   return epochs;
 }
 
-Result<std::vector<Store::Counters>> CountersIn(const Json& answer, const std::string& folder) {
+Result<std::vector<Store::Counters>> CountersIn(const Json& answer, size_t index, const std::string& folder) {
   std::vector<Store::Counters> all;
-  for (const KeyValue& kv : ReadBy(answer, 0)) {
+  for (const KeyValue& kv : ReadBy(answer, index)) {
     if (!kv.key.starts_with(folder)) return Unreadable(kv, "it is not of " + folder);
     auto body = control::ReadCounters(kv.value);
     if (!body) return Unreadable(kv, body.error().message);

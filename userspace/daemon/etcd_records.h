@@ -35,7 +35,7 @@ Result<std::vector<control::HostRecord>> HostsIn(const Json& answer, size_t host
 Result<Snapshot> SnapshotIn(const Json& answer, const std::string& open, const std::set<std::string>* only_over);
 Result<std::map<std::string, Index>> IndexIn(const std::vector<KeyValue>& kvs);
 Result<std::map<int64_t, Epoch>> EpochsIn(const std::vector<KeyValue>& kvs);
-/// The rows below `folder`.
-Result<std::vector<Store::Counters>> CountersIn(const Json& answer, const std::string& folder);
+/// The rows below `folder`, which operation `index` read.
+Result<std::vector<Store::Counters>> CountersIn(const Json& answer, size_t index, const std::string& folder);
 
 }  // namespace mlnet::daemon::etcd

@@ -195,7 +195,7 @@ Result<void> EtcdStore::Beat(const std::string& host, uint64_t now_ms) {
 }
 
 Result<void> EtcdStore::SaveCounters(const std::string& job, uint64_t incarnation, const std::vector<Counters>& counters) {
-  const std::string folder = Key("counters/" + job + "/" + std::to_string(incarnation) + "/");
+  const std::string folder = CounterFolder({job, incarnation});
   for (size_t begin = 0; begin < counters.size(); begin += kOperationsMax) {
     std::vector<Json> puts;
     for (size_t i = begin; i < std::min(counters.size(), begin + kOperationsMax); ++i) {
@@ -207,11 +207,25 @@ Result<void> EtcdStore::SaveCounters(const std::string& job, uint64_t incarnatio
   return {};
 }
 
-Result<std::vector<Store::Counters>> EtcdStore::LoadCounters(const std::string& job, uint64_t incarnation) {
-  const std::string folder = Key("counters/" + job + "/" + std::to_string(incarnation) + "/");
-  auto answer = Call("kv/txn", etcd::Txn({}, {etcd::GetAll(folder)}));
-  if (!answer) return tl::make_unexpected(answer.error());
-  return etcd::CountersIn(*answer, folder);
+std::string EtcdStore::CounterFolder(const Life& life) const {
+  return Key("counters/" + life.job + "/" + std::to_string(life.incarnation) + "/");
+}
+
+Result<std::vector<std::vector<Store::Counters>>> EtcdStore::LoadCounters(const std::vector<Life>& lives) {
+  std::vector<std::vector<Counters>> all;
+  for (size_t begin = 0; begin < lives.size(); begin += kOperationsMax) {
+    const size_t end = std::min(lives.size(), begin + kOperationsMax);
+    std::vector<Json> gets;
+    for (size_t i = begin; i < end; ++i) gets.push_back(etcd::GetAll(CounterFolder(lives[i])));
+    auto answer = Call("kv/txn", etcd::Txn({}, std::move(gets)));
+    if (!answer) return tl::make_unexpected(answer.error());
+    for (size_t i = begin; i < end; ++i) {
+      auto counters = etcd::CountersIn(*answer, i - begin, CounterFolder(lives[i]));
+      if (!counters) return tl::make_unexpected(counters.error());
+      all.push_back(std::move(*counters));
+    }
+  }
+  return all;
 }
 
 }  // namespace mlnet::daemon

@@ -46,7 +46,7 @@ class EtcdStore final : public Store {
   Result<void> SaveHost(const control::HostRecord& host) override;
   Result<void> Beat(const std::string& host, uint64_t now_ms) override;
   Result<void> SaveCounters(const std::string& job, uint64_t incarnation, const std::vector<Counters>& counters) override;
-  Result<std::vector<Counters>> LoadCounters(const std::string& job, uint64_t incarnation) override;
+  Result<std::vector<std::vector<Counters>>> LoadCounters(const std::vector<Life>& lives) override;
   std::string Outage() const override;
   int wake_fd() const override { return watch_->wake_fd(); }
 
@@ -87,6 +87,7 @@ class EtcdStore final : public Store {
   void AddRemoval(const std::string& name, std::vector<Json>& operations) const;
   Result<void> ReadNumbers(Decision& decision);
   void DropOld();
+  std::string CounterFolder(const Life& life) const;
 
   const std::string prefix_;
   std::string addresses_;

@@ -21,18 +21,20 @@ Result<Json> Daemon::JobLevels(const Json& params) {
     return Err(ErrorCode::kInvalidArgument, "job '" + *name + "' has no tree " + std::to_string(**only),
                "it has " + std::to_string(num_trees) + ", counted from 0");
   }
-  return LevelsOf(**view, CountersOf(**view), *only);
+  return LevelsOf(**view, CountersOf({*view})[0], *only);
 }
 
 Result<Json> Daemon::Top(const Json& params) {
   auto all = rpc::GetOr<bool>(params, "all", false);
   if (!all) return tl::make_unexpected(all.error());
   Flush();
-  Json jobs = Json::array();
+  std::vector<const JobView*> views;
   for (const JobView& view : snapshot_.jobs) {
-    if (view.job.deleted || (!*all && HasEnded(view.job))) continue;
-    jobs.push_back(ActivityOf(view, CountersOf(view)));
+    if (!view.job.deleted && (*all || !HasEnded(view.job))) views.push_back(&view);
   }
+  const auto counters = CountersOf(views);
+  Json jobs = Json::array();
+  for (size_t i = 0; i < views.size(); ++i) jobs.push_back(ActivityOf(*views[i], counters[i]));
   return Json{{"schema", "mlnet.top/1"}, {"host", config_.host}, {"time_ms", NowMs()}, {"jobs", std::move(jobs)}};
 }
 

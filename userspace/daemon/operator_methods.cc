@@ -241,9 +241,11 @@ Result<Json> Daemon::JobSet(const Json& params) {
   return ShowJob(*name);
 }
 
-std::vector<Store::Counters> Daemon::CountersOf(const JobView& view) {
-  auto counters = store_->LoadCounters(view.job.name, view.job.incarnation).value_or(std::vector<Store::Counters>{});
-  return counters;
+// None where the store does not answer.
+std::vector<Daemon::Counters> Daemon::CountersOf(const std::vector<const JobView*>& views) {
+  std::vector<Store::Life> lives;
+  for (const JobView* view : views) lives.push_back({view->job.name, view->job.incarnation});
+  return store_->LoadCounters(lives).value_or(std::vector<Counters>(views.size()));
 }
 
 Result<const JobView*> Daemon::FreshJob(const std::string& name) {
@@ -259,7 +261,7 @@ Result<const JobView*> Daemon::FreshJob(const std::string& name) {
 Result<Json> Daemon::ShowJob(const std::string& name) {
   auto view = FreshJob(name);
   if (!view) return tl::make_unexpected(view.error());
-  return JobDetail(**view, CountersOf(**view));
+  return JobDetail(**view, CountersOf({*view})[0]);
 }
 
 Result<Json> Daemon::JobShow(const Json& params) {
@@ -294,11 +296,15 @@ Result<Json> Daemon::Stats(const Json& params) {
   stats["jobs"] = Json::object();
   constexpr const char* kOfRanks[] = {"retransmits", "summed_in_kernel", "summed_in_user_space", "summed_in_ring"};
   for (const char* key : kOfRanks) stats[key] = uint64_t{0};
+  std::vector<const JobView*> views;
   for (const JobView& view : snapshot_.jobs) {
-    if (view.job.deleted || (!only->empty() && view.job.name != *only)) continue;
-    const Json totals = JobTotals(CountersOf(view));
+    if (!view.job.deleted && (only->empty() || view.job.name == *only)) views.push_back(&view);
+  }
+  const auto counters = CountersOf(views);
+  for (size_t i = 0; i < views.size(); ++i) {
+    const Json totals = JobTotals(counters[i]);
     for (const char* key : kOfRanks) stats[key] = stats[key].get<uint64_t>() + totals[key].get<uint64_t>();
-    stats["jobs"][view.job.name] = totals;
+    stats["jobs"][views[i]->job.name] = totals;
   }
   if (!only->empty() && stats["jobs"].empty()) return tl::make_unexpected(NoSuchJob(*only));
   if (only->empty()) return stats;

@@ -335,17 +335,27 @@ Result<void> SqliteStore::SaveCounters(const std::string& job, uint64_t incarnat
   });
 }
 
-Result<std::vector<Store::Counters>> SqliteStore::LoadCounters(const std::string& job, uint64_t incarnation) {
+Result<std::vector<std::vector<Store::Counters>>> SqliteStore::LoadCounters(const std::vector<Life>& lives) {
+  std::vector<std::vector<Counters>> all;
+  for (const Life& life : lives) {
+    auto counters = CountersOf(life);
+    if (!counters) return tl::make_unexpected(counters.error());
+    all.push_back(std::move(*counters));
+  }
+  return all;
+}
+
+Result<std::vector<Store::Counters>> SqliteStore::CountersOf(const Life& life) {
   auto statement = Statement::Prepare(db_.get(), "SELECT source, body FROM counters WHERE job = ? AND incarnation = ?");
   if (!statement) return tl::make_unexpected(statement.error());
-  statement->Bind(job).Bind(static_cast<int64_t>(incarnation));
+  statement->Bind(life.job).Bind(static_cast<int64_t>(life.incarnation));
   std::vector<Counters> all;
   for (;;) {
     auto row = statement->Step();
     if (!row) return tl::make_unexpected(row.error());
     if (!*row) return all;
     auto body = control::ReadCounters(statement->Text(1));
-    if (!body) return Unreadable(job, body.error().message);
+    if (!body) return Unreadable(life.job, body.error().message);
     all.push_back({statement->Text(0), std::move(*body)});
   }
 }

@@ -25,7 +25,7 @@ class SqliteStore final : public Store {
   Result<void> SaveHost(const control::HostRecord& host) override;
   Result<void> Beat(const std::string& host, uint64_t now_ms) override;
   Result<void> SaveCounters(const std::string& job, uint64_t incarnation, const std::vector<Counters>& counters) override;
-  Result<std::vector<Counters>> LoadCounters(const std::string& job, uint64_t incarnation) override;
+  Result<std::vector<std::vector<Counters>>> LoadCounters(const std::vector<Life>& lives) override;
 
  private:
   struct Close {
@@ -38,6 +38,7 @@ class SqliteStore final : public Store {
   Result<void> Write(const std::string& name, const std::optional<control::JobView>& view);
   Result<void> DropOld(int64_t now_ms);
   Result<void> Touch();
+  Result<std::vector<Counters>> CountersOf(const Life& life);
   Result<int64_t> ReadInteger(const char* sql);
 
   std::unique_ptr<sqlite3, Close> db_;

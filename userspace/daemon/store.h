@@ -72,7 +72,12 @@ class Store {
     control::Json body;
   };
   virtual Result<void> SaveCounters(const std::string& job, uint64_t incarnation, const std::vector<Counters>& counters) = 0;
-  virtual Result<std::vector<Counters>> LoadCounters(const std::string& job, uint64_t incarnation) = 0;
+  /// Of each of these incarnations, in their order. One call for many: a store that is elsewhere answers all at once.
+  struct Life {
+    std::string job;
+    uint64_t incarnation = 0;
+  };
+  virtual Result<std::vector<std::vector<Counters>>> LoadCounters(const std::vector<Life>& lives) = 0;
 
   /// Where it is and why it does not answer at present; empty: it does. While it does not, all calls fail at once, with
   /// an error that IsNoAnswer.

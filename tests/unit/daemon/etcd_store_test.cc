@@ -287,7 +287,13 @@ TEST(etcd_store, more_jobs_than_one_transaction_can_name) {
   for (int i = 0; i < 230; ++i) counters.push_back({"rank " + std::to_string(i), {{"x", i}}});
   ASSERT_TRUE(Raise(*store));
   ASSERT_TRUE(store->SaveCounters("demo", 7, counters));
-  EXPECT_EQ(store->LoadCounters("demo", 7)->size(), 230u);
+  std::vector<Store::Life> lives(130, {"none", 1});
+  lives.back() = {"demo", 7};
+  const auto loaded = store->LoadCounters(lives);
+  ASSERT_TRUE(loaded);
+  ASSERT_EQ(loaded->size(), 130u);
+  EXPECT_EQ(loaded->front().size(), 0u);
+  EXPECT_EQ(loaded->back().size(), 230u);
 }
 
 TEST(etcd_store, store_of_a_later_version_is_refused) {

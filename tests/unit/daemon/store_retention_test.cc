@@ -114,14 +114,19 @@ TEST_P(StoreRetention, loop_reads_what_is_not_over_and_what_it_names) {
 TEST_P(StoreRetention, counters_are_kept_per_incarnation_and_go_with_it) {
   const auto opened = Open();
   Store& store = *opened;
-  Update(store, "demo", [](JobView&) {});
+  for (const char* name : {"demo", "other"}) Update(store, name, [](JobView&) {});
   ASSERT_TRUE(store.SaveCounters("demo", 7, {{"rank 0", {{"x", 1}}}, {"rank 1", {{"x", 2}}}}));
   ASSERT_TRUE(store.SaveCounters("demo", 7, {{"rank 0", {{"x", 3}}}}));
-  const auto counters = store.LoadCounters("demo", 7);
+  ASSERT_TRUE(store.SaveCounters("other", 7, {{"rank 0", {{"x", 5}}}}));
+  const auto counters = store.LoadCounters({{"other", 7}, {"demo", 8}, {"demo", 7}});
   ASSERT_TRUE(counters);
-  ASSERT_EQ(counters->size(), 2u);
-  EXPECT_EQ((*counters)[0].body["x"], 3);
-  Update(store, "demo", [](JobView& view) { ++view.job.incarnation; });
+  ASSERT_EQ(counters->size(), 3u);
+  ASSERT_EQ((*counters)[0].size(), 1u);
+  EXPECT_EQ((*counters)[0][0].body["x"], 5);
+  EXPECT_EQ((*counters)[1].size(), 0u) << "another incarnation";
+  ASSERT_EQ((*counters)[2].size(), 2u);
+  EXPECT_EQ((*counters)[2][0].body["x"], 3);
+  for (const char* name : {"demo", "other"}) Update(store, name, [](JobView& view) { ++view.job.incarnation; });
   EXPECT_EQ(backend_->NumCounters(), "0");
   // From a host that hears late of it.
   ASSERT_TRUE(store.SaveCounters("demo", 7, {{"host w1", {{"x", 4}}}}));
