@@ -10,6 +10,7 @@
 
 #include <filesystem>
 #include <future>
+#include <list>
 #include <optional>
 
 #include "control/plan.h"
@@ -253,6 +254,31 @@ TEST_F(DaemonLostAnswer, member_that_nobody_waits_for_any_more_is_dropped) {
   EXPECT_THAT(row, HasSubstr("\"count\":\"1\"")) << "it is in the store";
   proxy_->Heal();
   EXPECT_TRUE(WaitUntil([&] { return NumLines("w1", "has no connection any more") == 1 && StateOn("w1", "demo").empty(); }));
+}
+
+// All daemons behind proxies that hold every answer back, as an etcd on a busy machine does.
+class DaemonSlowStore : public DaemonEtcd {
+ protected:
+  void SetUp() override {
+    ASSERT_NO_FATAL_FAILURE(DaemonEtcd::SetUp());
+    for (const char* host : {"w1", "w2", "a1"}) {
+      lab_.In(host, [&] { proxies_.emplace_back(lab_.Address("e1"), uint16_t{2379}); });
+      lab_.UseStore("url = \"etcd:http://127.0.0.1:" + std::to_string(proxies_.back().port()) + "\"");
+      ASSERT_NO_FATAL_FAILURE(lab_.Start(host));
+    }
+  }
+  std::list<LossyProxy> proxies_;
+};
+
+// Each decision then takes a second, and a pass makes some for each job.
+TEST_F(DaemonSlowStore, hosts_that_are_busy_deciding_do_not_count_as_dead) {
+  for (LossyProxy& proxy : proxies_) proxy.Delay(400);
+  std::vector<std::future<std::vector<Joined>>> jobs;
+  for (const char* name : {"j1", "j2", "j3", "j4"}) jobs.push_back(std::async(std::launch::async, [this, name] { return JoinTwo(name, 90'000); }));
+  for (auto& job : jobs) {
+    for (const Joined& rank : job.get()) EXPECT_TRUE(rank.ok) << rank.error.ToString();
+  }
+  for (const char* host : {"w1", "w2", "a1"}) EXPECT_EQ(NumLines(host, "does not answer any more"), 0u) << lab_.Log(host);
 }
 
 }  // namespace

@@ -195,6 +195,7 @@ bool Daemon::LeaveJobs() {
     if (session.request_id != 0) joining.push_back(peer);
   }
   for (const rpc::PeerId peer : joining) EndSession(peer, /*orderly=*/true);
+  Beat();
   Flush();
   server_.reset();
   return true;

@@ -139,6 +139,8 @@ class Daemon : private rpc::ServerHandler {
   void Uninstall(const std::string& name);
   void ServeSessions();
   void ServeSession(rpc::PeerId peer, RankSession& session, const control::JobView* view);
+  void Beat();
+  void BeatIfDue();
   void Flush();
   void OnProbe(const control::JobView& view, LocalJob& local, uint8_t tree);
   void OnEvent(const mlnet_event& event);
@@ -275,6 +277,7 @@ class Daemon : private rpc::ServerHandler {
   bool can_judge_hosts_ = false;  // stays true
   bool was_silence_logged_ = false;
   bool leaves_jobs_ = false;
+  uint64_t next_beat_ms_ = 0;
   uint64_t next_flush_ms_ = 0;
   uint64_t next_look_ns_ = 0;  // for silent members; CLOCK_MONOTONIC
   uint64_t next_reconcile_ms_ = 0;

@@ -21,6 +21,7 @@ using control::JobView;
 
 namespace {
 
+constexpr uint64_t kBeatEveryMs = 1000;
 constexpr uint64_t kFlushEveryMs = 1000;
 constexpr uint64_t kReconcileEveryMs = 2000;
 constexpr int kRoundsMax = 8;  // a step may make the next one possible
@@ -86,13 +87,17 @@ void Daemon::Pass() {
   }
   ServeWaitingJoins();
   for (int round = 0; round < kRoundsMax; ++round) {
+    BeatIfDue();
     TellNews();
     Refresh();
     // What is to go goes before anything new comes: ids may be the same.
     RemoveGone();
     if (!store_->Outage().empty()) break;  // nothing can be decided
     bool did_something = false;
-    for (const JobView& view : snapshot_.jobs) did_something |= Step(view);
+    for (const JobView& view : snapshot_.jobs) {
+      BeatIfDue();
+      did_something |= Step(view);
+    }
     if (!did_something) break;
   }
   EndAbsent();
@@ -361,8 +366,17 @@ void Daemon::ServeSession(rpc::PeerId peer, RankSession& session, const JobView*
   }
 }
 
-void Daemon::Flush() {
+void Daemon::Beat() {
+  next_beat_ms_ = NowMs() + kBeatEveryMs;
   if (auto ok = store_->Beat(config_.host, NowMs()); !ok) WarnOfStore("", ok.error());
+}
+
+// Also between two decisions: where the store is slow, a pass may take longer than others wait for a sign of life.
+void Daemon::BeatIfDue() {
+  if (NowMs() >= next_beat_ms_) Beat();
+}
+
+void Daemon::Flush() {
   // A job's in one call: a store that is elsewhere takes milliseconds for each.
   std::map<std::pair<std::string, uint64_t>, std::vector<Store::Counters>> news;
   for (auto& [peer, session] : sessions_) {

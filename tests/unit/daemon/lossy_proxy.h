@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stands before a server and, when told so, closes the connection instead of passing on an answer: the request was
-// carried out, and nobody says so.
+// carried out, and nobody says so. Or makes it wait.
 #pragma once
 
 #include <arpa/inet.h>
@@ -45,6 +45,8 @@ class LossyProxy {
     is_to_cut_ = and_cut;
   }
   void Heal() { is_cut_ = false; }
+  /// All answers come this much later.
+  void Delay(int ms) { delay_ms_ = ms; }
   int num_lost() const { return num_lost_; }
 
  private:
@@ -91,7 +93,10 @@ class LossyProxy {
         ++num_lost_;
         return;
       }
-      if (!is_request) request.clear();
+      if (!is_request) {
+        request.clear();
+        ::poll(nullptr, 0, delay_ms_);
+      }
       if (::send(is_request ? server.get() : client.get(), bytes.data(), static_cast<size_t>(got), MSG_NOSIGNAL) != got) return;
     }
   }
@@ -103,6 +108,7 @@ class LossyProxy {
   std::string words_;
   bool is_to_cut_ = false;
   std::atomic<int> num_lost_ = 0;
+  std::atomic<int> delay_ms_ = 0;
   std::atomic<bool> is_cut_ = false;
   std::atomic<bool> is_stopping_ = false;
   std::list<std::thread> connections_;
