@@ -44,9 +44,6 @@ class Cluster:
             lines += [f"ip link show {ifb} >/dev/null 2>&1 || ip link add {ifb} type ifb", f"ip link set {ifb} up txqueuelen {QUEUE_PACKETS}",
                       f"ip link set {port} master br0 mtu {self.topology.mtu} up", f"tc qdisc add dev {port} clsact",
                       f"tc filter add dev {port} ingress pref 9 matchall action mirred egress redirect dev {ifb}"]
-        lines += [f"exec setsid etcd --data-dir /var/lib/etcd/mlnet --listen-client-urls http://{SWITCH_ADDRESS}:2379"
-                  f" --advertise-client-urls http://{SWITCH_ADDRESS}:2379 --listen-peer-urls http://127.0.0.1:2380"
-                  " >/var/log/etcd.log 2>&1 </dev/null &"]
         self.switch.run("\n".join(lines))
         self.disturb()
 
@@ -102,19 +99,23 @@ class Cluster:
         machine.run(f"hostname {host.name}; echo {host.name} >/etc/hostname; echo '{host.address} {host.name}' >>/etc/hosts\n"
                     "chmod +x /etc/testbed/scenario; /etc/testbed/scenario")
         self.install(host)
-        self.configure(host)
 
     def install(self, host):
-        self.machine(host).run("export DEBIAN_FRONTEND=noninteractive; dpkg --install /opt/testbed/*.deb")
+        """The configuration first: the daemon that the package starts is then the wanted one, and loads its programs once."""
+        self._write_configuration(host)
+        self.machine(host).run("export DEBIAN_FRONTEND=noninteractive; dpkg --force-confold --force-unsafe-io --install /opt/testbed/*.deb")
+        self.wait_until_ok(host)
 
     def configure(self, host, iface="", more=""):
-        """Writes the daemon's configuration and starts it anew; back when it is ready."""
-        iface = iface or f'[[iface]]\nname = "{NIC}"\nmode = "native"\n'
-        text = f'[store]\nurl = "etcd:http://{SWITCH_ADDRESS}:2379"\n{iface}aggregator = {str(host.is_aggregator).lower()}\n{more}'
-        machine = self.machine(host)
-        machine.put("/etc/mlnet", {"mlnetd.toml": text.encode()})
-        machine.run("systemctl restart mlnetd || true")  # where the store is slow to answer, systemd tries again
+        """Changes the daemon's configuration and starts it anew; back when it is ready."""
+        self._write_configuration(host, iface, more)
+        self.machine(host).run("systemctl restart mlnetd || true")  # where the store is slow to answer, systemd tries again
         self.wait_until_ok(host)
+
+    def _write_configuration(self, host, iface="", more=""):
+        iface = iface or f'[[iface]]\nname = "{NIC}"\nmode = "native"\n'
+        text = f'[store]\nurl = "etcd:{self.provider.store.url}"\n{iface}aggregator = {str(host.is_aggregator).lower()}\n{more}'
+        self.machine(host).put("/etc/mlnet", {"mlnetd.toml": text.encode()})
 
     def wait_until_ok(self, host, limit_s=120):
         done = self.machine(host).result(f"mlnetctl status --wait {limit_s}", limit_s + 60)
@@ -144,11 +145,14 @@ class Cluster:
         return {name: count for name, count in counts.items() if count}
 
     def collect_logs(self):
-        for name, machine in self.machines.items():
-            for log, command in (("journal", "journalctl --no-pager -b"), ("dmesg", "dmesg"), ("etcd", "cat /var/log/etcd.log")):
-                if log == "etcd" and name != SWITCH:
-                    continue
+        def collect(machine):
+            for log, command in (("journal", "journalctl --no-pager -b"), ("dmesg", "dmesg")):
                 try:
-                    (self.folder / f"{name}.{log}.log").write_bytes(machine.get("|" + command))
+                    said = machine.get("|" + command)
                 except Exception as error:  # a machine that is dead has no more to say, and the others have
-                    (self.folder / f"{name}.{log}.log").write_text(f"{error}\n", encoding="utf-8")
+                    said = f"{error}\n".encode()
+                (self.folder / f"{machine.name}.{log}.log").write_bytes(said)
+
+        if self.machines:
+            with concurrent.futures.ThreadPoolExecutor(len(self.machines)) as pool:
+                list(pool.map(collect, self.machines.values()))

@@ -12,6 +12,7 @@ import time
 from . import accel
 from .errors import TestbedError
 from .machine import Machine
+from .store import EtcdStore, free_port
 from .topology import SWITCH
 
 PR_SET_PDEATHSIG = 1
@@ -29,12 +30,6 @@ def end_with_parent():
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def free_port():
-    with contextlib.closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 class QemuMachines:
     name = "qemu"
     # A socket is one queue, and the virtual NIC has no offloads.
@@ -43,9 +38,10 @@ class QemuMachines:
     def __init__(self, topology, box, folder):
         self.topology, self.box, self.folder = topology, box, folder
         self.accel = accel.choose(box)
-        self.machines, self.processes = {}, {}
+        self.machines, self.processes, self.store = {}, {}, None
 
     def up(self):
+        self.store = EtcdStore("127.0.0.1", "10.0.2.2", self.folder, end_with_parent)  # as QEMU's user network has it
         cables = [self._cable(number, host) for number, host in enumerate(self.topology.hosts)]
         self._start(SWITCH, [(plug, f"02:4d:4c:01:00:{number:02x}") for number, (_, plug) in enumerate(cables)])
         for host, (plug, _) in zip(self.topology.hosts, cables):
@@ -68,6 +64,8 @@ class QemuMachines:
         for process in self.processes.values():
             process.kill()
             process.wait()
+        if self.store:
+            self.store.stop()
         for disk in self.folder.glob("*.qcow2"):
             disk.unlink()
 
@@ -77,14 +75,14 @@ class QemuMachines:
         return [f"dgram,local.type=unix,local.path={here},remote.type=unix,remote.path={there}" for here, there in (ends, ends[::-1])]
 
     def _start(self, name, plugs):
-        disk, port = self.folder / f"{name}.qcow2", free_port()
+        disk, port = self.folder / f"{name}.qcow2", free_port("127.0.0.1")
         subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", self.box / "disk.raw", disk], check=True)
         command = ["qemu-system-x86_64", "-name", name, "-nodefaults", "-no-user-config", "-display", "none", "-m", str(MEMORY_MB), "-smp", "1",
                    *accel.cpu_arguments(self.accel), "-kernel", self.box / "vmlinuz", "-initrd", self.box / "initrd.img",
                    "-append", KERNEL, "-serial", f"file:{self.folder}/{name}.console.log",
                    "-drive", f"file={disk},if=virtio,format=qcow2,cache=unsafe", "-object", "rng-random,id=random,filename=/dev/urandom",
                    "-device", "virtio-rng-pci,rng=random", "-qmp", f"unix:{self.folder}/{name}.qmp,server=on,wait=off",
-                   "-netdev", f"user,id=eth0,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22", "-device", "virtio-net-pci,netdev=eth0"]
+                   "-netdev", f"user,id=eth0,hostfwd=tcp:127.0.0.1:{port}-:22", "-device", "virtio-net-pci,netdev=eth0"]
         for number, (plug, mac) in enumerate(plugs, start=1):
             command += ["-netdev", f"{plug},id=eth{number}", "-device", f"virtio-net-pci,netdev=eth{number},mac={mac}"]
         with open(self.folder / f"{name}.qemu.log", "wb") as log:

@@ -153,11 +153,12 @@ def systemd(cluster):
 
 @scenario
 def reboot(cluster):
-    """the aggregator loses its power in the middle of a job that requires the kernel: its ranks end with an error that names it; the next job is right"""
+    """the aggregator loses its power in the middle of a job: its ranks, which require the kernel, end with an error that names it; the next job is right"""
     aggregator = cluster.topology.aggregators[0]
-    job = Job(cluster, "cut-off", "float32", 100_000, endless=True, requires_kernel=True).start()
+    job = Job(cluster, "cut-off", "float32", 100_000, endless=True).start()
     wait_until("the job transfers", lambda: job.calls() >= 2 or job.is_over(), 120)
     require(not job.is_over(), f"the job ended too early: {job.texts()}")
+    cluster.machine(aggregator).run("sync")  # its file system has no journal, and is not what is tried
     cluster.provider.reset(aggregator.name)
     codes = job.codes(180)
     require(all(code == 1 for code in codes), f"ranks ended with {codes}: {job.texts()}")
@@ -207,6 +208,5 @@ def purge(cluster):
                        "systemctl list-unit-files | grep mlnet || true").split("\n")
     left = [line for line in left if line]
     cluster.install(host)
-    cluster.configure(host)
     require(not left, f"{host.name}: left behind: {left}")
     return {"job": short_job(cluster, "after-purge")}

@@ -11,12 +11,14 @@ import time
 from . import accel
 from .errors import TestbedError, require
 from .machine import Machine
+from .store import EtcdStore
 from .topology import SWITCH
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
 URI = "qemu:///system"
 PREFIX = "mlnet-vm-"  # of all domains and networks, as the Vagrantfile names them
 BOOT_LIMIT_S = 300
+MANAGEMENT_ADDRESS = "10.78.0.1"  # this machine's, in the Vagrantfile's management network
 FORWARD = pathlib.Path("/proc/sys/net/ipv4/ip_forward")
 
 
@@ -33,13 +35,14 @@ class VagrantMachines:
         self.environment = os.environ | {"VAGRANT_CWD": str(HERE), "VAGRANT_DOTFILE_PATH": str(state), "VAGRANT_DEFAULT_PROVIDER": "libvirt",
                                          "VAGRANT_CHECKPOINT_DISABLE": "1", "MLNET_VM_TOPOLOGY": str(topology_file.resolve()),
                                          "MLNET_VM_BOX": str(box), "MLNET_VM_ACCEL": self.accel}
-        self.machines, self.daemons, self.host_before = {}, [], None
+        self.machines, self.daemons, self.host_before, self.store = {}, [], None, None
 
     def up(self):
         self.host_before = HostNetwork.read()
         self._start_libvirt()
         self._clear()
         self._vagrant("up", "--parallel")
+        self.store = EtcdStore(MANAGEMENT_ADDRESS, MANAGEMENT_ADDRESS, self.folder)
         ports = self._ssh_ports()
         for name in [SWITCH] + [host.name for host in self.topology.hosts]:
             self.machines[name] = Machine(name, *ports[name], self.box / "ssh_key", self.folder)
@@ -57,6 +60,8 @@ class VagrantMachines:
     def down(self):
         for machine in self.machines.values():
             machine.disconnect()
+        if self.store:
+            self.store.stop()
         if self.host_before is None:
             return
         try:
