@@ -106,15 +106,15 @@ class Cluster:
         self.machine(host).run("export DEBIAN_FRONTEND=noninteractive; dpkg --force-confold --force-unsafe-io --install /opt/testbed/*.deb")
         self.wait_until_ok(host)
 
-    def configure(self, host, iface="", more=""):
+    def configure(self, host, iface=""):
         """Changes the daemon's configuration and starts it anew; back when it is ready."""
-        self._write_configuration(host, iface, more)
+        self._write_configuration(host, iface)
         self.machine(host).run("systemctl restart mlnetd || true")  # where the store is slow to answer, systemd tries again
         self.wait_until_ok(host)
 
-    def _write_configuration(self, host, iface="", more=""):
+    def _write_configuration(self, host, iface=""):
         iface = iface or f'[[iface]]\nname = "{NIC}"\nmode = "native"\n'
-        text = f'[store]\nurl = "etcd:{self.provider.store.url}"\n{iface}aggregator = {str(host.is_aggregator).lower()}\n{more}'
+        text = f'[store]\nurl = "etcd:{self.provider.store.url}"\n{iface}aggregator = {str(host.is_aggregator).lower()}\n'
         self.machine(host).put("/etc/mlnet", {"mlnetd.toml": text.encode()})
 
     def wait_until_ok(self, host, limit_s=120):
