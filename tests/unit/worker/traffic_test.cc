@@ -54,11 +54,15 @@ std::vector<Bytes> Outputs(const Case& c, const LoopbackShape& shape, bool is_in
   return out;
 }
 
-LoopbackShape AnyShape() {
-  const auto blocks = *rc::gen::inRange<uint32_t>(2, MLNET_BLOCKS_MAX + 1);
-  return {blocks > MLNET_PAIRS_MAX ? blocks / 2 * 2 : blocks, 1U << *rc::gen::inRange(1, 5), 0, {1},
-          *rc::gen::arbitrary<uint32_t>()};
+LoopbackShape ShapeOf(uint32_t blocks) { return {blocks, 1U << *rc::gen::inRange(1, 5), 0, {1}, *rc::gen::arbitrary<uint32_t>()}; }
+
+// Exponents are those of one block each up to MLNET_PAIRS_MAX, and of two in larger packets.
+LoopbackShape AnyShape(bool has_large_packets) {
+  return ShapeOf(has_large_packets ? 2 * *rc::gen::inRange<uint32_t>(MLNET_PAIRS_MAX / 2 + 1, MLNET_BLOCKS_MAX / 2 + 1)
+                                   : *rc::gen::inRange<uint32_t>(2, MLNET_PAIRS_MAX + 1));
 }
+
+LoopbackShape AnyShape() { return AnyShape(*rc::gen::arbitrary<bool>()); }
 
 Case AnyCase(DataType dtype, ReduceOp op, WireType wire, Style style) {
   Case c;
@@ -91,11 +95,13 @@ Quad Bound(const Case& c, const ElementSums& sums) {
   return std::min(block, sums.magnitudes * Quad{std::ldexp(1.0, lane_bits == 64 ? -24 : -12)});
 }
 
-void ExpectFloatSums(const Case& c, const Bytes& out) {
-  const size_t block = c.dtype == DataType::kFloat64 ? 32
-                       : c.wire == WireType::kInt8   ? 128
-                       : c.wire == WireType::kInt16  ? 64
-                                                     : 32;
+// `blocks`: of a packet.
+void ExpectFloatSums(const Case& c, const Bytes& out, uint32_t blocks) {
+  const size_t of_block = c.dtype == DataType::kFloat64 ? 32
+                          : c.wire == WireType::kInt8   ? 128
+                          : c.wire == WireType::kInt16  ? 64
+                                                        : 32;
+  const size_t block = of_block * MLNET_BLOCKS_PER_PAIR(blocks);
   for (size_t i = 0; i < c.count; ++i) {
     const ElementSums sums = SumsOf(c.dtype, c.in, i, block);
     const double got = DoubleAt(c.dtype, out, i);
@@ -114,9 +120,10 @@ void CheckFloatSums(WireType wire, DataType dtype, bool is_stochastic = false) {
   const Style style = *rc::gen::element(Style::kGradients, Style::kWholeRange, Style::kSpecials);
   Case c = AnyCase(dtype, ReduceOp::kSum, wire, style);
   c.is_stochastic = is_stochastic;
-  const auto out = Outputs(c, AnyShape());
+  const LoopbackShape shape = AnyShape();
+  const auto out = Outputs(c, shape);
   ExpectEqualOnAllRanks(out, c);
-  ExpectFloatSums(c, out[0]);
+  ExpectFloatSums(c, out[0], shape.blocks);
 }
 
 RC_GTEST_PROP(Traffic, float_sums_keep_every_element_within_the_bound, ()) {
@@ -129,14 +136,15 @@ RC_GTEST_PROP(Traffic, int16_and_int8_keep_their_bounds_and_specials, ()) {
                  *rc::gen::arbitrary<bool>());
 }
 
-// MTU, pool size and the order of the answers shape the packets, never the result.
+// MTU, pool size and the order of the answers shape the packets, never the result; but for whether packets are of the large kind.
 RC_GTEST_PROP(Traffic, the_result_depends_on_the_data_alone, ()) {
   const auto dtype = *rc::gen::elementOf(std::vector<DataType>(std::begin(kFloats), std::end(kFloats)));
   const Style style = *rc::gen::element(Style::kGradients, Style::kWholeRange, Style::kSpecials);
   const auto wire = dtype == DataType::kFloat64 ? WireType::kInt32
                                                 : *rc::gen::element(WireType::kInt32, WireType::kInt16, WireType::kInt8);
   const Case c = AnyCase(dtype, ReduceOp::kSum, wire, style);
-  const auto once = Outputs(c, AnyShape()), again = Outputs(c, AnyShape(), /*is_in_place=*/true);
+  const bool has_large_packets = *rc::gen::arbitrary<bool>();
+  const auto once = Outputs(c, AnyShape(has_large_packets)), again = Outputs(c, AnyShape(has_large_packets), /*is_in_place=*/true);
   RC_ASSERT(once == again);
 }
 
@@ -263,7 +271,7 @@ TEST(Traffic, what_the_lanes_cannot_hold_is_counted) {
   EXPECT_EQ(loopback.payload_bytes(), 128u * (1 + 5 + 1 + 1 + 1 + 2)) << "two blocks share the low lanes of 16 bits";
   EXPECT_EQ(loopback.counters(0).wide_blocks.Read(), 4u);
   EXPECT_EQ(loopback.counters(0).nonfinite_packets.Read(), 1u);
-  ExpectFloatSums(c, out[0]);
+  ExpectFloatSums(c, out[0], LoopbackShape{}.blocks);
   EXPECT_EQ(DoubleAt(c.dtype, out[0], 70), 0x1p-99);
 
   out = c.in;
