@@ -220,9 +220,7 @@ Result<std::vector<std::vector<Store::Counters>>> EtcdStore::LoadCounters(const 
     auto answer = Call("kv/txn", etcd::Txn({}, std::move(gets)));
     if (!answer) return tl::make_unexpected(answer.error());
     for (size_t i = begin; i < end; ++i) {
-      auto counters = etcd::CountersIn(*answer, i - begin, CounterFolder(lives[i]));
-      if (!counters) return tl::make_unexpected(counters.error());
-      all.push_back(std::move(*counters));
+      all.push_back(etcd::CountersIn(*answer, i - begin, CounterFolder(lives[i])).value_or(std::vector<Counters>{}));
     }
   }
   return all;

@@ -337,11 +337,7 @@ Result<void> SqliteStore::SaveCounters(const std::string& job, uint64_t incarnat
 
 Result<std::vector<std::vector<Store::Counters>>> SqliteStore::LoadCounters(const std::vector<Life>& lives) {
   std::vector<std::vector<Counters>> all;
-  for (const Life& life : lives) {
-    auto counters = CountersOf(life);
-    if (!counters) return tl::make_unexpected(counters.error());
-    all.push_back(std::move(*counters));
-  }
+  for (const Life& life : lives) all.push_back(CountersOf(life).value_or(std::vector<Counters>{}));
   return all;
 }
 

@@ -72,7 +72,8 @@ class Store {
     control::Json body;
   };
   virtual Result<void> SaveCounters(const std::string& job, uint64_t incarnation, const std::vector<Counters>& counters) = 0;
-  /// Of each of these incarnations, in their order. One call for many: a store that is elsewhere answers all at once.
+  /// Of each of these incarnations, in their order. One call for many: a store that is elsewhere answers all at once. Where one's
+  /// cannot be read it has none; the others have theirs.
   struct Life {
     std::string job;
     uint64_t incarnation = 0;

@@ -25,6 +25,7 @@ class Backend {
   virtual void MakeOlder(const std::string& job, int64_t ms) = 0;  // one that is over
   virtual void Break(const std::string& job) = 0;                  // its record cannot be read
   virtual void Mend(const std::string& job) = 0;
+  virtual void BreakCounters(const std::string& job, uint64_t incarnation, const std::string& source) = 0;
 };
 
 class SqliteBackend final : public Backend {
@@ -36,6 +37,10 @@ class SqliteBackend final : public Backend {
   }
   void Break(const std::string& job) override { test::Sql(path_, "UPDATE jobs SET body = '{' || body WHERE name = '" + job + "'"); }
   void Mend(const std::string& job) override { test::Sql(path_, "UPDATE jobs SET body = substr(body, 2) WHERE name = '" + job + "'"); }
+  void BreakCounters(const std::string& job, uint64_t incarnation, const std::string& source) override {
+    test::Sql(path_, "UPDATE counters SET body = '{' || body WHERE job = '" + job + "' AND incarnation = " + std::to_string(incarnation) +
+                         " AND source = '" + source + "'");
+  }
 
  private:
   const test::TempFolder folder_;
@@ -54,6 +59,10 @@ class EtcdBackend final : public Backend {
   }
   void Break(const std::string& job) override { server_.Put(Open(job), "{" + Value(Open(job))); }
   void Mend(const std::string& job) override { server_.Put(Open(job), Value(Open(job)).substr(1)); }
+  void BreakCounters(const std::string& job, uint64_t incarnation, const std::string& source) override {
+    const std::string key = config_.prefix + "/counters/" + job + "/" + std::to_string(incarnation) + "/" + source;
+    server_.Put(key, "{" + Value(key));
+  }
 
  private:
   std::string Open(const std::string& job) const { return config_.prefix + "/jobs/open/" + job; }

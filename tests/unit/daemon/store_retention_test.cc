@@ -133,6 +133,21 @@ TEST_P(StoreRetention, counters_are_kept_per_incarnation_and_go_with_it) {
   EXPECT_EQ(backend_->NumCounters(), "0");
 }
 
+TEST_P(StoreRetention, counters_that_nobody_can_read_hide_no_other_jobs) {
+  const auto opened = Open();
+  Store& store = *opened;
+  for (const char* name : {"demo", "other"}) {
+    Update(store, name, [](JobView&) {});
+    ASSERT_TRUE(store.SaveCounters(name, 7, {{"rank 0", {{"x", 1}}}}));
+  }
+  backend_->BreakCounters("demo", 7, "rank 0");
+  const auto counters = store.LoadCounters({{"demo", 7}, {"other", 7}});
+  ASSERT_TRUE(counters);
+  ASSERT_EQ(counters->size(), 2u);
+  EXPECT_EQ((*counters)[0].size(), 0u);
+  EXPECT_EQ((*counters)[1].size(), 1u);
+}
+
 TEST_P(StoreRetention, counters_of_deleted_and_dropped_jobs_go_and_late_ones_are_not_kept) {
   const auto opened = Open({0, 0});
   Store& store = *opened;
