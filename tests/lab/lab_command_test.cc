@@ -99,6 +99,7 @@ TEST(CommandMistakes, each_is_named) {
            {{"--name", name, "up", "--mtu", "100"}, 2, "MTU 100 is out of range"},
            {{"--name", name, "up", "--mtu", "5000"}, 1, "--mtu 3498"},
            {{"--name", name, "up", "--workers", "0"}, 2, "at least one worker"},
+           {{"--name", name, "up", "--rate", "unlimited", "--agg-rate", "unlimited", "--mark", "48"}, 2, "no link has a rate"},
            {{"--name", name, "up", "--workers", "65"}, 2, "1 to 64 hosts, not 66"},
            {{"--name", name, "up", "--topology", "/does/not/exist"}, 2, "cannot read topology file"},
            {{"--name", name, "status"}, 3, "there is no lab '" + name + "'"},

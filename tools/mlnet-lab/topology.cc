@@ -301,6 +301,11 @@ Result<Topology> Finish(Topology topology) {
     host.mac = fmt::format("02:4d:4c:00:00:{:02x}", i + 1);
   }
   if (auto r = FinishRacks(topology); !r) return tl::make_unexpected(r.error());
+  const auto links = LinksOf(topology);
+  const bool has_rates = std::any_of(links.begin(), links.end(), [](const Link& link) { return link.up_bps != 0 || link.down_bps != 0; });
+  if ((topology.queue_kib != 0 || topology.mark_kib != 0) && !has_rates) {
+    return Err(ErrorCode::kInvalidArgument, "--queue, --mark: no link has a rate, so nothing queues", "--rate 500mbit");
+  }
   return topology;
 }
 
