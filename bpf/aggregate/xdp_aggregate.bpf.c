@@ -18,6 +18,7 @@
 #include "event.bpf.h"
 #include "inner.bpf.h"
 #include "mac.bpf.h"
+#include "programs.bpf.h"
 #include "server.bpf.h"
 #include "../lib/finish.bpf.h"
 
@@ -32,8 +33,6 @@ int ml_server(struct xdp_md *ctx);
 int ml_server6(struct xdp_md *ctx);
 int ml_mac_check(struct xdp_md *ctx);
 int ml_mac_set(struct xdp_md *ctx);
-
-enum { PROGRAM_INGRESS6, PROGRAM_SERVER, PROGRAM_SERVER6, PROGRAM_INGRESS, PROGRAM_MAC_CHECK, PROGRAM_MAC_SET, PROGRAMS };
 
 /* What a program hands a packet over to. Each is one of its own, because the verifier's limit is one per program. */
 struct {

@@ -16,6 +16,7 @@ namespace mlnet::datapath {
 namespace {
 
 constexpr unsigned kRunPriority = 40;  // among the programs of a dispatcher; most use 50
+constexpr const char* kDispatchedName = "ml_dispatched";
 
 struct Occupant {
   uint32_t prog_id = 0;  // 0: the NIC is free
@@ -61,16 +62,15 @@ std::string ModeOf(int ifindex) {
 
 }  // namespace
 
-// libxdp turns a program into an extension of its dispatcher when it loads it, so this is a second load of
-// the object that shares the maps of the first; all but ml_programs, since the kernel keeps what may be in it
-// to programs of one attach type, and an extension has none.
+// A small program that libxdp makes an extension of its dispatcher. It hands packets over by the program's own ml_programs, and
+// so to what a later daemon puts there.
 struct Attachment::Dispatcher {
   ~Dispatcher() {
     if (program != nullptr && is_attached) xdp_program__detach(program, ifindex, mode, 0);
     if (program != nullptr) xdp_program__close(program);
-    if (skeleton != nullptr) xdp_aggregate__destroy(skeleton);
+    if (skeleton != nullptr) xdp_dispatched__destroy(skeleton);
   }
-  xdp_aggregate* skeleton = nullptr;
+  xdp_dispatched* skeleton = nullptr;
   xdp_program* program = nullptr;
   int ifindex = 0;
   xdp_attach_mode mode = XDP_MODE_NATIVE;
@@ -147,19 +147,12 @@ Result<Attachment> Attachment::ViaDispatcher(const Program& program, const Attac
   auto d = std::make_unique<Dispatcher>();
   d->ifindex = ifindex;
   d->mode = request.mode == "generic" ? XDP_MODE_SKB : XDP_MODE_NATIVE;
-  d->skeleton = xdp_aggregate__open();
+  d->skeleton = xdp_dispatched__open();
   if (d->skeleton == nullptr) return tl::make_unexpected(ErrnoError(what, errno));
-  d->skeleton->rodata->ml_cfg = program.skeleton()->rodata->ml_cfg;
-  bpf_program__set_autoload(d->skeleton->progs.ml_egress, false);
-  bpf_program__set_autoload(d->skeleton->progs.ml_egress_test, false);
-  bpf_map* map = nullptr;
-  bpf_object__for_each_map(map, d->skeleton->obj) {
-    if (!bpf_map__is_internal(map) && map != d->skeleton->maps.ml_programs) bpf_map__reuse_fd(map, program.MapFd(bpf_map__name(map)));
+  if (const int rc = bpf_map__reuse_fd(d->skeleton->maps.ml_programs, program.MapFd("ml_programs")); rc != 0) {
+    return tl::make_unexpected(ErrnoError(what, -rc));
   }
-  for (bpf_program* handed : {d->skeleton->progs.ml_ingress6, d->skeleton->progs.ml_server, d->skeleton->progs.ml_server6}) {
-    bpf_program__set_expected_attach_type(handed, bpf_attach_type{});
-  }
-  DECLARE_LIBXDP_OPTS(xdp_program_opts, choice, .obj = d->skeleton->obj, .prog_name = "ml_ingress");
+  DECLARE_LIBXDP_OPTS(xdp_program_opts, choice, .obj = d->skeleton->obj, .prog_name = kDispatchedName);
   d->program = xdp_program__create(&choice);
   if (const long err = libxdp_get_error(d->program); err != 0) {
     d->program = nullptr;
@@ -193,7 +186,7 @@ void RemoveFromDispatcher(int ifindex, uint32_t prog_id) {
   xdp_multiprog__close(dispatcher);
   xdp_program* program = xdp_program__from_id(prog_id);
   if (libxdp_get_error(program) != 0) return;
-  if (std::string(xdp_program__name(program)) == "ml_ingress") xdp_program__detach(program, ifindex, mode, 0);
+  if (std::string(xdp_program__name(program)) == kDispatchedName) xdp_program__detach(program, ifindex, mode, 0);
   xdp_program__close(program);
 }
 

@@ -70,6 +70,11 @@ Result<Program::Skeleton> Program::Open(const ProgramConfig& config) {
   skeleton->rodata->ml_cfg.port_be = htons(config.port);
   bpf_map__set_max_entries(skeleton->maps.ml_slots, config.slots);
   bpf_program__set_autoload(skeleton->progs.ml_egress_test, false);
+  // The kernel keeps ml_programs to programs of one attach type, and an extension, by which a dispatcher comes in, has none.
+  bpf_program* program = nullptr;
+  bpf_object__for_each_program(program, skeleton->obj) {
+    if (bpf_program__expected_attach_type(program) == BPF_XDP) bpf_program__set_expected_attach_type(program, bpf_attach_type{});
+  }
   return skeleton;
 }
 

@@ -14,7 +14,7 @@
  *   ml_stats    PERCPU_ARRAY   stats id -> mlnet_stats               program counts
  *   ml_events   RINGBUF        mlnet_event                           program -> daemon
  *   ml_fan_state PERCPU_ARRAY  0 -> mlnet_fan_state                  which copy the egress program is at
- *   ml_programs PROG_ARRAY     what a program hands over to          set when the programs are loaded
+ *   ml_programs PROG_ARRAY     what a program hands over to          set when the programs are loaded; they have no attach type
  *   ml_mac_state PERCPU_ARRAY   0 -> mlnet_mac_state                 what the programs of a tagged packet tell each other
  *   ml_keys     HASH           MLNET_KEY_ID -> mlnet_key, see mac.h  daemon; nobody reads it but the program
  *
@@ -29,7 +29,7 @@
 #include "verdict.h"
 #include "wire.h"
 
-#define MLNET_ABI_VERSION 6 /* of everything in this file; part of the pin path */
+#define MLNET_ABI_VERSION 7 /* of everything in this file; part of the pin path */
 
 #define MLNET_JOBS_MAX 65536
 #define MLNET_TREES_MAX 32 /* of one job */
