@@ -87,7 +87,7 @@ class Cluster:
 
     def xdp_filter_hits(self, host):
         """Packets to the port that xdp-filter drops, as it counted them."""
-        said = self.machine(host).run("xdp-filter status")
+        said = self.machine(host).run("xdp-filter status", check=False)  # it fails for want of the maps of features that are not loaded
         found = re.search(r"^\s*9999\s.*?(\d+)\s*$", said, re.M)
         require(found, f"{host.name}: xdp-filter does not know its port:\n{said}")
         return int(found.group(1))

@@ -23,7 +23,7 @@ KERNEL = ("root=/dev/vda1 rw net.ifnames=0 console=ttyS0 quiet mitigations=off n
           " ".join(f"systemd.mask={unit}" for unit in ("systemd-networkd.service", "systemd-networkd.socket", "dbus.service", "dbus.socket",
                                                        "systemd-udevd.service", "systemd-udev-trigger.service", "systemd-udevd-kernel.socket",
                                                        "systemd-udevd-control.socket", "kmod-static-nodes.service")))
-BOOT_LIMIT_S = 240
+BOOT_LIMIT_S = 420
 
 
 def end_with_parent():

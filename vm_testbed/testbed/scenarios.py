@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is tried in the testbed. A scenario is a function of the cluster, in order of their running; it returns what goes into the report,
 raises TestbedError where something does not hold, and leaves the cluster as it was."""
+import json
+
 from .cluster import NIC
 from .errors import require
 from .sums import Job
 from .waiting import wait_until
 
 SCENARIOS = {}
+OLDEST_KERNEL = "6.1"  # that mlnet says it runs on
 NO_FAULTS = {"loss_ppm": 0, "duplicate_ppm": 0, "reorder_ppm": 0, "corrupt_ppm": 0, "delay_us": 0}
 
 
@@ -17,6 +20,22 @@ def scenario(function):
 
 def short_job(cluster, name, **more):
     return Job(cluster, name, "float32", 100_000, **more).start().finish()
+
+
+def endless_job(cluster, name):
+    """A job that is at work, and sums until it is told to stop."""
+    job = Job(cluster, name, "float32", 100_000, endless=True).start()
+    wait_until("the job transfers", lambda: job.calls() >= 2 or job.is_over(), 120)
+    require(not job.is_over(), f"the job ended too early: {job.texts()}")
+    return job
+
+
+def finish_after(what, job):
+    """The report of a job that goes on after `what`, and is stopped then."""
+    calls = job.calls()
+    wait_until(f"the job goes on after {what}", lambda: job.calls() >= calls + 2 or job.is_over(), 120)
+    job.stop()
+    return job.finish()
 
 
 @scenario
@@ -39,6 +58,40 @@ def allreduce(cluster):
 
 
 @scenario
+def oldest(cluster):
+    """the oldest kernel that mlnet supports: mlnetctl probe finds all it needs on every machine"""
+    kernels = cluster.on_all(lambda host: cluster.machine(host).run("uname -r").strip())
+    require(all(kernel.startswith(f"{OLDEST_KERNEL}.") for kernel in kernels), f"kernels {kernels}, not {OLDEST_KERNEL}")
+    probes = cluster.on_all(lambda host: json.loads(cluster.machine(host).run("mlnetctl -j probe")))
+    missing = [check for probe in probes for check in probe["checks"] if not check["ok"]]
+    require(not missing, f"not all is there: {missing}")
+    return {"kernels": kernels}
+
+
+@scenario
+def single_queue(cluster):
+    """NICs with one queue: the kernel's log warns that XDP sends under a lock, and sums are right"""
+    queues = cluster.provider.queues
+
+    def set_queues(count):
+        cluster.on_all(lambda host: cluster.machine(host).run(f"systemctl stop mlnetd; ethtool --set-channels {NIC} combined {count}"))
+        cluster.on_all(cluster.configure)
+
+    try:
+        if queues > 1:
+            set_queues(1)
+        machines = cluster.on_all(cluster.describe)
+        for one in machines:
+            require(one["queues"] == 1 and one["mode"] == "native", f"{one['name']}: {one['queues']} queues, {one['mode']} mode")
+            require(any("slower locked tx mode" in line for line in one["kernel_log"]), f"{one['name']}: the kernel warns of nothing: {one['kernel_log']}")
+        job = short_job(cluster, "single-queue")
+    finally:
+        if queues > 1:
+            set_queues(queues)
+    return {"machines": machines, "job": job}
+
+
+@scenario
 def netem(cluster):
     """right sums under delay, reordering, duplication and corruption of the links, one after the other"""
     kinds = {"delay": {"delay_us": 5_000, "loss_ppm": 10_000}, "reorder": {"delay_us": 2_000, "reorder_ppm": 250_000},
@@ -57,7 +110,7 @@ def netem(cluster):
 
 @scenario
 def coexist(cluster):
-    """xdp-filter on the same NICs through libxdp's dispatcher: it drops its packets, mlnet sums its own"""
+    """xdp-filter on the same NICs through libxdp's dispatcher: it drops its packets, mlnet sums its own, also over a restart"""
     shared = f'[[iface]]\nname = "{NIC}"\nmode = "native"\nshare = "shared"\n'
     drop_ins = "/etc/systemd/system/mlnetd.service.d"
 
@@ -77,14 +130,16 @@ def coexist(cluster):
         via = [cluster.iface(host)["via"] for host in cluster.topology.hosts]
         require(set(via) == {"dispatcher"}, f"attached through {via}, not the dispatcher")
         before = cluster.xdp_filter_hits(aggregator)
-        job = short_job(cluster, "beside-xdp-filter")
+        job = endless_job(cluster, "beside-xdp-filter")
         cluster.machine(worker).run(f"for i in 1 2 3 4 5 6 7 8 9 10; do echo hello >/dev/udp/{aggregator.address}/9999; done")
         wait_until("xdp-filter has dropped what was sent to its port", lambda: cluster.xdp_filter_hits(aggregator) > before, 30)
+        cluster.machine(aggregator).run("systemctl restart mlnetd")
+        report = finish_after("a restart", job)
         programs = cluster.machine(aggregator).run(f"xdp-loader status {NIC}")
-        require("ml_ingress" in programs and "xdpfilt" in programs, f"not both programs are there:\n{programs}")
+        require(programs.count("ml_dispatched") == 1 and "xdpfilt" in programs, f"not both programs are there, each once:\n{programs}")
     finally:
         cluster.on_all(part)
-    return {"job": job, "programs": programs}
+    return {"job": report, "programs": programs}
 
 
 @scenario
@@ -156,9 +211,7 @@ def systemd(cluster):
 def reboot(cluster):
     """the aggregator loses its power in the middle of a job: its ranks, which require the kernel, end with an error that names it; the next job is right"""
     aggregator = cluster.topology.aggregators[0]
-    job = Job(cluster, "cut-off", "float32", 100_000, endless=True).start()
-    wait_until("the job transfers", lambda: job.calls() >= 2 or job.is_over(), 120)
-    require(not job.is_over(), f"the job ended too early: {job.texts()}")
+    job = endless_job(cluster, "cut-off")
     cluster.machine(aggregator).run("sync")  # its file system has no journal, and is not what is tried
     cluster.provider.reset(aggregator.name)
     codes = job.codes(180)
@@ -173,8 +226,7 @@ def reboot(cluster):
 @scenario
 def upgrade(cluster):
     """newer packages are installed, and the old ones again, under traffic: the daemons are restarted each time, the job goes on"""
-    job = Job(cluster, "under-upgrade", "float32", 100_000, endless=True).start()
-    wait_until("the job transfers", lambda: job.calls() >= 2 or job.is_over(), 120)
+    job = endless_job(cluster, "under-upgrade")
     pids = cluster.on_all(lambda host: cluster.machine(host).run("systemctl show -P MainPID mlnetd"))
 
     def other_version(host):
@@ -187,10 +239,7 @@ def upgrade(cluster):
         machine.run("dpkg --install --force-downgrade /opt/testbed/*.deb; rm -r /tmp/newer /tmp/tree")
 
     cluster.on_all(other_version)
-    calls = job.calls()
-    wait_until("the job goes on after the upgrade", lambda: job.calls() >= calls + 2 or job.is_over(), 120)
-    job.stop()
-    report = job.finish()
+    report = finish_after("the upgrade", job)
     cluster.on_all(cluster.wait_until_ok)
     now = cluster.on_all(lambda host: cluster.machine(host).run("systemctl show -P MainPID mlnetd"))
     require(all(old != new for old, new in zip(pids, now)), f"not all daemons were restarted: {pids}, {now}")
