@@ -104,14 +104,14 @@ static __always_inline __u64 sums_add(__u8 op, __u64 a, __u64 b)
 }
 
 /* Whether the packet arrived as it was sent. Gives S and the trailer's fields, and fetches words that are needed next. */
-static __always_inline int check_verify_fetching(const struct pkt *p, const struct mlnet_words *next,
-						 struct trailer_words *t, __u64 *sum_out)
+static __always_inline int check_verify_fetching(const struct pkt *p, const __u64 *next, struct trailer_words *t,
+						 __u64 *sum_out)
 {
 	__u64 sum, check;
 
 	trailer_load(p->trailer, t, &check);
 	sum = p->op == MLNET_OP_ADD32 ? payload_sum32(pkt_payload(p), p->data_end, p->blocks)
-				      : payload_sum64(pkt_payload(p), p->data_end, p->blocks, next ? next->w : NULL);
+				      : payload_sum64(pkt_payload(p), p->data_end, p->blocks, next);
 	*sum_out = sum;
 	return check == sum + check_mix(p->h0, p->h1, p->h2, t);
 }

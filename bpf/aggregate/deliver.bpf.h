@@ -24,6 +24,20 @@ static __always_inline struct mlnet_cell *cell_find(const struct pkt *p, const s
 	return inbox ? bpf_map_lookup_elem(inbox, &key) : NULL;
 }
 
+/*
+ * The words that a result is going to replace, for the verification to fetch; NULL: it goes nowhere. An inbox is larger than the
+ * caches near the processor, and the ranks have read it on others.
+ */
+static __always_inline const __u64 *cell_fetch(const struct pkt *p, const struct mlnet_node *node)
+{
+	struct mlnet_cell *cell = p->type == MLNET_T_RESULT ? cell_find(p, node, node->inbox_id) : NULL;
+
+	if (!cell)
+		return NULL;
+	ld64_unused(&cell->claimed);
+	return cell->w;
+}
+
 /* 1: this program instance, and no other, writes the cell for `stamp`. */
 static __always_inline int cell_claim(struct mlnet_cell *cell, __u64 stamp)
 {

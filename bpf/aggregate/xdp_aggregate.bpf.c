@@ -227,7 +227,7 @@ static __always_inline enum mlnet_verdict contribution(struct xdp_md *ctx, struc
 		return MLNET_V_DROP_UNSUPPORTED;
 	link = bpf_map_lookup_elem(&ml_links, &link_key);
 	place_find(p, node, &place);
-	if (!check_verify_fetching(p, place.words, &t, &sum))
+	if (!check_verify_fetching(p, place.words ? place.words->w : NULL, &t, &sum))
 		return MLNET_V_DROP_CORRUPT;
 	if (!place_is_there(&place) || !link)
 		return pool_missing(p, node);
@@ -258,7 +258,7 @@ static __always_inline enum mlnet_verdict from_parent(struct xdp_md *ctx, const 
 	verdict = parent_admit(p, node);
 	if (verdict)
 		return verdict;
-	if (!check_verify(p, &t, &sum))
+	if (!check_verify_fetching(p, cell_fetch(p, node), &t, &sum))
 		return MLNET_V_DROP_CORRUPT;
 	if (pkt_is_from_above(p, node))
 		return p->type == MLNET_T_RESULT ? result_from_above(ctx, p, node, &t, sum)
