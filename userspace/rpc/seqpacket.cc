@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -30,6 +31,21 @@ void TakeFds(msghdr& message, std::vector<Fd>& out) {
       out.emplace_back(fd);
     }
   }
+}
+
+// Of the next packet, which stays where it is; 0 if the other end is closed, -1 with errno set if there is none.
+ssize_t NextLength(int socket) {
+  ssize_t length;
+  do {
+    length = ::recv(socket, nullptr, 0, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
+  } while (length < 0 && errno == EINTR);
+  return length;
+}
+
+Result<IoState> ReceiveFailure(int err) {
+  if (err == EAGAIN || err == EWOULDBLOCK) return IoState::kWouldBlock;
+  if (IsClosed(err)) return IoState::kClosed;
+  return tl::make_unexpected(ErrnoError("recvmsg on the RPC socket", err));
 }
 
 }  // namespace
@@ -64,8 +80,11 @@ Result<IoState> SendPacket(int socket, std::string_view bytes, std::span<const i
 }
 
 Result<IoState> ReceivePacket(int socket, Packet& out) {
-  out.bytes.resize(kMessageBytesMax);
   out.fds.clear();
+  // A rank looks every other millisecond, mostly at nothing: room for the longest message would be cleared each time.
+  const ssize_t length = NextLength(socket);
+  if (length < 0) return ReceiveFailure(errno);
+  out.bytes.resize(std::min(static_cast<size_t>(length), kMessageBytesMax));
   iovec iov{out.bytes.data(), out.bytes.size()};
   ControlBuffer control{};
   msghdr message{};
@@ -77,11 +96,7 @@ Result<IoState> ReceivePacket(int socket, Packet& out) {
   do {
     got = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   } while (got < 0 && errno == EINTR);
-  if (got < 0) {
-    if (errno == EAGAIN || errno == EWOULDBLOCK) return IoState::kWouldBlock;
-    if (IsClosed(errno)) return IoState::kClosed;
-    return tl::make_unexpected(ErrnoError("recvmsg on the RPC socket", errno));
-  }
+  if (got < 0) return ReceiveFailure(errno);
   TakeFds(message, out.fds);
   if (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
     return Err(ErrorCode::kProtocol, "a message is longer than the protocol allows");
