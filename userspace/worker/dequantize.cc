@@ -18,11 +18,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 using DoubleTag = hn::CappedTag<double, 32>;
 using UintTag = hn::Rebind<uint32_t, DoubleTag>;
 
-hn::VFromD<UintTag> LoadLanes(const uint32_t* from) { return hn::LoadU(UintTag(), from); }
-hn::VFromD<UintTag> LoadLanes(const uint16_t* from) {
+HWY_INLINE hn::VFromD<UintTag> LoadLanes(const uint32_t* from) { return hn::LoadU(UintTag(), from); }
+HWY_INLINE hn::VFromD<UintTag> LoadLanes(const uint16_t* from) {
   return hn::PromoteTo(UintTag(), hn::LoadU(hn::Rebind<uint16_t, DoubleTag>(), from));
 }
-hn::VFromD<UintTag> LoadLanes(const uint8_t* from) {
+HWY_INLINE hn::VFromD<UintTag> LoadLanes(const uint8_t* from) {
   return hn::PromoteTo(UintTag(), hn::LoadU(hn::Rebind<uint8_t, DoubleTag>(), from));
 }
 
