@@ -193,11 +193,6 @@ LaneFormat LaneFormat::Of(int bits, int world_size, uint32_t blocks) {
   return {bits, Log2Range(bits, world_size), static_cast<uint32_t>(bits_of_pair / bits)};
 }
 
-ExponentRange RangeOf(const PacketExps& exps, size_t block) {
-  if (exps[2 * block] == 0) return {};
-  return {exps[2 * block], 255 - exps[2 * block + 1]};
-}
-
 void MeasureExps(std::span<const float> x, uint32_t block_elements, PacketExps& exps) {
   exps.fill(0);
   std::array<uint32_t, MLNET_PAIRS_MAX> largest;

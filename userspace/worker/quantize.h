@@ -44,7 +44,10 @@ struct ExponentRange {
   int largest = 0;
   int smallest = 0;
 };
-ExponentRange RangeOf(const PacketExps& exps, size_t block);
+inline ExponentRange RangeOf(const PacketExps& exps, size_t block) {
+  if (exps[2 * block] == 0) return {};
+  return {exps[2 * block], 255 - exps[2 * block + 1]};
+}
 
 /// This rank's exponents of `x`, a packet's elements; what is not finite does not count; blocks past the
 /// end of `x` code as all zero.

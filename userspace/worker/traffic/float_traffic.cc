@@ -209,7 +209,7 @@ FloatTraffic::Width FloatTraffic::WidthOf(const PacketExps& exps, size_t block) 
   const ExponentRange range = IsDouble() ? RangeOf64(exps, block) : RangeOf(exps, block);
   // Lossy on request, but not beyond the bound: subnormals share E = 1, which says nothing about them.
   if (format_.bits < 32) return range.largest == 1 ? Width::kFar : Width::kNarrow;
-  if (!spec_.keeps_small) return Width::kNarrow;
+  if (IsNeverOpen()) return Width::kNarrow;
   const int spread = range.largest - range.smallest;
   if (IsDouble()) return format_.log2_range - spread < kFarBits64 ? Width::kFar : Width::kNarrow;
   if (format_.log2_range - spread >= kWideBits) return Width::kNarrow;
@@ -222,6 +222,7 @@ const LowLanes* FloatTraffic::LowLanesOf(Width width) const {
 }
 
 uint32_t FloatTraffic::OpenMask(const PacketExps& exps) const {
+  if (IsNeverOpen()) return 0;
   uint32_t mask = 0;
   for (uint32_t b = 0; b < packet_blocks_; ++b) {
     if (WidthOf(exps, b) != Width::kNarrow) mask |= 1U << b;

@@ -82,6 +82,8 @@ class FloatTraffic final : public Traffic {
   void FillHigh(uint64_t data_packet, std::span<const float> x, uint32_t* lanes) const;
   void NoteResidual(uint64_t data_packet, std::span<const float> x, const void* lanes);
 
+  /// Whether all blocks are narrow, whatever their exponents.
+  bool IsNeverOpen() const { return format_.bits >= 32 && !spec_.keeps_small; }
   Width WidthOf(const PacketExps& exps, size_t block) const;
   const LowLanes* LowLanesOf(Width width) const;  // null: neither half wide nor wide
   uint32_t OpenMask(const PacketExps& exps) const;  // bit b: block b of the packet is not narrow
