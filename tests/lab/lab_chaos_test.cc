@@ -141,6 +141,13 @@ void RestartDaemon(Round& round, const std::string& host) {
   round.lab().Signal(host, round.Random() % 2 == 0 ? SIGKILL : SIGTERM);
   round.lab().Start(host);
 }
+// Its clients and the store hear nothing of it for a moment; what the kernel does goes on. Longer than lost_ms, far shorter than a host's
+// heartbeat may be late.
+void StopDaemonForAMoment(Round& round, const std::string& host) {
+  ASSERT_EQ(::kill(round.lab().Pid(host), SIGSTOP), 0);
+  ::poll(nullptr, 0, 1500);  // not a wait for something, but the fault
+  EXPECT_EQ(::kill(round.lab().Pid(host), SIGCONT), 0);
+}
 std::string RankAndHost(const Round& round) { return "rank " + std::to_string(round.victim()) + "|host " + round.host(round.victim()); }
 
 /// What goes wrong, what is done to end it, and what the others must say: any of the names, split by |; empty: the job goes on.
@@ -170,6 +177,8 @@ std::vector<Kind> Kinds() {
       {"aggregator cut off", [](Round& r) { SetLink(r, "a1", "down"); }, [](Round& r) { SetLink(r, "a1", "up"); }, GoesOn},
       {"worker's mlnetd restarted", [](Round& r) { RestartDaemon(r, "w1"); }, Nothing, GoesOn},
       {"aggregator's mlnetd restarted", [](Round& r) { RestartDaemon(r, "a1"); }, Nothing, GoesOn},
+      {"worker's mlnetd stopped", [](Round& r) { StopDaemonForAMoment(r, "w2"); }, Nothing, GoesOn},
+      {"aggregator's mlnetd stopped", [](Round& r) { StopDaemonForAMoment(r, "a1"); }, Nothing, GoesOn},
       {"aggregator cut for 250 ms", [=](Round& r) { cut_for_a_moment(r, "a1"); }, Nothing, GoesOn},
   };
 }

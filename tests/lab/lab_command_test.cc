@@ -123,6 +123,8 @@ TEST(CommandMistakes, topology_errors_name_the_host_and_the_key) {
            {"hosts: [{name: w1, rate: [}]", "error at line 1"},
            {"version: 7\nhosts: [{name: w1}]", "version must be 1"},
            {"name: x", "hosts must be a list"},
+           {", {name: w1}]", "more than one document"},
+           {"hosts: [{name: w\x82}]", "not UTF-8 text"},
        }) {
     const TextFile file(text);
     const Output up = RunLab({"--name", FreshName(), "up", "--no-daemons", "--topology", file.path()});

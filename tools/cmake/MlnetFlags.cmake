@@ -15,9 +15,10 @@ endif()
 if(MLNET_FUZZ)
   # AFL++'s own compiler is a clang of Debian's choice; its runtime goes with any.
   set(instrumented $<IF:$<BOOL:${MLNET_AFL}>,-fsanitize-coverage=trace-pc-guard,-fsanitize=fuzzer-no-link>)
-  target_compile_options(mlnet_flags INTERFACE ${instrumented} -fsanitize=address,undefined -fno-sanitize-recover=undefined
+  set(checked $<IF:$<BOOL:${MLNET_FUZZ_LIGHT}>,undefined,address$<COMMA>undefined>)
+  target_compile_options(mlnet_flags INTERFACE ${instrumented} -fsanitize=${checked} -fno-sanitize-recover=undefined
                          -Wno-deprecated-declarations) # of libstdc++ about itself, as clang sees it
-  target_link_options(mlnet_flags INTERFACE -fsanitize=address,undefined)
+  target_link_options(mlnet_flags INTERFACE -fsanitize=${checked})
 endif()
 # Everything may end up in the shared library or in the Python extension.
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)

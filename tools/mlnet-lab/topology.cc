@@ -2,11 +2,15 @@
 #include "topology.h"
 
 #include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
+
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <iterator>
 #include <set>
+#include <sstream>
 
 #include "base/read_file.h"
 #include "fault/fault.h"
@@ -238,6 +242,26 @@ Result<void> FinishRacks(Topology& topology) {
   return {};
 }
 
+class Ignored : public YAML::EventHandler {
+  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+};
+
+// Not by YAML::LoadAll, which finds documents without end in ", {a: b}]".
+bool HasTwoDocuments(const std::string& text) {
+  std::istringstream in(text);
+  YAML::Parser parser(in);
+  Ignored events;
+  return parser.HandleNextDocument(events) && parser.HandleNextDocument(events);
+}
+
 }  // namespace
 
 std::vector<Link> LinksOf(const Topology& topology) {
@@ -249,17 +273,19 @@ std::vector<Link> LinksOf(const Topology& topology) {
 }
 
 Result<Topology> ParseTopology(const std::string& text, const std::string& source) {
-  // yaml-cpp reports by exceptions; they end here.
+  // Both libraries report by exceptions; they end here.
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
-    if (documents.size() > 1) return Err(ErrorCode::kInvalidArgument, fmt::format("{}: {} documents, one is wanted", source, documents.size()));
-    auto topology = ReadTopology(documents.empty() ? YAML::Node() : documents.front());
+    (void)nlohmann::json(text).dump();  // names become JSON, which is UTF-8; yaml-cpp takes any bytes
+    if (HasTwoDocuments(text)) return Err(ErrorCode::kInvalidArgument, source + ": more than one document");
+    auto topology = ReadTopology(YAML::Load(text));
     if (topology) return topology;
     Error error = topology.error();
     error.message = source + ": " + error.message;
     return tl::make_unexpected(error);
   } catch (const YAML::Exception& e) {
     return Err(ErrorCode::kInvalidArgument, fmt::format("{}: {}", source, e.what()));
+  } catch (const nlohmann::json::type_error&) {
+    return Err(ErrorCode::kInvalidArgument, source + ": not UTF-8 text", "save it as UTF-8");
   }
 }
 

@@ -17,7 +17,7 @@ Result<Json> Context::Call(const std::string& method, const Json& params) {
     client_.emplace(std::move(*client));
     Detail(fmt::format("connected to {}", options.socket));
   }
-  Detail(fmt::format("-> {} {}", method, params.dump()));
+  Detail(fmt::format("-> {} {}", method, rpc::Dump(params)));
   const auto start = std::chrono::steady_clock::now();
   auto result = client_->Call(method, params, milliseconds(static_cast<int64_t>(options.timeout_s * 1000)));
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;

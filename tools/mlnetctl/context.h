@@ -12,6 +12,7 @@
 #include "mlnetctl/exit_code.h"
 #include "mlnetctl/output.h"
 #include "rpc/client.h"
+#include "rpc/message.h"
 
 namespace mlnet::ctl {
 

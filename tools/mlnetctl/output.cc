@@ -84,7 +84,7 @@ std::string Text(const Json& object, const char* key) {
   if (!object.is_object() || it == object.end() || it->is_null()) return "-";
   if (it->is_boolean()) return it->get<bool>() ? "yes" : "no";
   if (it->is_string()) return it->get_ref<const std::string&>().empty() ? "-" : it->get<std::string>();
-  return it->dump();
+  return rpc::Dump(*it);
 }
 
 const Json& Items(const Json& object, const char* key) {

@@ -10,6 +10,7 @@
 #include "base/read_file.h"
 #include "mlnetctl/commands.h"
 #include "mlnetctl/timeline.h"
+#include "rpc/message.h"
 
 namespace mlnet::ctl {
 namespace {
@@ -96,7 +97,7 @@ int RunTrace(Context& context, const TraceArgs& args) {
     }
   }
   std::ofstream out(args.file);
-  out << RenderTimeline(timeline).dump() << "\n";
+  out << rpc::Dump(RenderTimeline(timeline)) << "\n";
   out.close();
   if (!out) return context.Fail({ErrorCode::kSystem, "cannot write " + args.file, "name another file with -o"});
   return PrintSummary(context, SummaryOf(timeline, args.file));

@@ -70,7 +70,7 @@ int Client::OnProgress(void* self, curl_off_t, curl_off_t, curl_off_t, curl_off_
 void Client::Prepare(Transfer& transfer, const std::string& path, const Json& body) {
   CURL* easy = transfer.easy.get();
   curl_easy_reset(easy);
-  transfer.body = body.dump();
+  transfer.body = rpc::Dump(body);
   transfer.headers.reset(curl_slist_append(nullptr, "Content-Type: application/json"));
   if (!token_.empty()) curl_slist_append(transfer.headers.get(), ("Authorization: " + token_).c_str());
   curl_easy_setopt(easy, CURLOPT_URL, (endpoint() + "/v3/" + path).c_str());

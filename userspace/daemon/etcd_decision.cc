@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "daemon/etcd_store.h"
+#include "rpc/message.h"
 
 namespace mlnet::daemon {
 
@@ -85,10 +86,10 @@ void EtcdStore::AddRemoval(const std::string& name, std::vector<Json>& operation
 void EtcdStore::AddJob(const Decision& decision, const JobView& after, std::vector<Json>& operations) const {
   const std::string& name = decision.name;
   const bool is_over = IsOver(after);
-  operations.push_back(etcd::Put(Key((is_over ? "jobs/over/" : "jobs/open/") + name), Json(after).dump()));
+  operations.push_back(etcd::Put(Key((is_over ? "jobs/over/" : "jobs/open/") + name), rpc::Dump(Json(after))));
   operations.push_back(etcd::Delete(Key((is_over ? "jobs/open/" : "jobs/over/") + name)));
   const Json index = {{"job_id", after.job.job_id}, {"over_ms", is_over ? WallMs() : 0}, {"kept", IsKept(after)}};
-  operations.push_back(etcd::Put(Key("index/" + name), index.dump()));
+  operations.push_back(etcd::Put(Key("index/" + name), rpc::Dump(index)));
   if (decision.before && decision.before->job.incarnation == after.job.incarnation) return;
   operations.push_back(etcd::Put(Key("lives/" + name), std::to_string(after.job.incarnation)));
   operations.push_back(etcd::DeleteAll(Key("counters/" + name + "/")));

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "base/clock.h"
+#include "rpc/message.h"
 
 namespace mlnet::daemon {
 
@@ -171,7 +172,7 @@ Result<void> EtcdStore::SaveHost(const HostRecord& host) {
     const auto found = etcd::ReadBy(*read, 0);
     auto answer = Commit([&] {
       return etcd::Txn({etcd::IsAt(hosts, found.empty() ? 0 : found[0].mod_revision)},
-                       {etcd::Put(hosts, Json(host).dump(), lease_), etcd::Put(beats, std::to_string(host.heartbeat_ms), lease_),
+                       {etcd::Put(hosts, rpc::Dump(Json(host)), lease_), etcd::Put(beats, std::to_string(host.heartbeat_ms), lease_),
                         etcd::Put(Key("generation"), host.host)});
     });
     if (!answer) return tl::make_unexpected(answer.error());
@@ -199,7 +200,7 @@ Result<void> EtcdStore::SaveCounters(const std::string& job, uint64_t incarnatio
   for (size_t begin = 0; begin < counters.size(); begin += kOperationsMax) {
     std::vector<Json> puts;
     for (size_t i = begin; i < std::min(counters.size(), begin + kOperationsMax); ++i) {
-      puts.push_back(etcd::Put(folder + counters[i].source, counters[i].body.dump()));
+      puts.push_back(etcd::Put(folder + counters[i].source, rpc::Dump(counters[i].body)));
     }
     auto answer = Call("kv/txn", etcd::Txn({etcd::Equals(Key("lives/" + job), std::to_string(incarnation))}, std::move(puts)));
     if (!answer) return tl::make_unexpected(answer.error());

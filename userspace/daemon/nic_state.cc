@@ -66,7 +66,7 @@ Result<void> NicState::Save() const {
   const std::string fresh = path_ + ".new";
   {
     std::ofstream file(fresh, std::ios::trunc);
-    file << content_.dump(1) << "\n";
+    file << content_.dump(1, ' ', false, Json::error_handler_t::replace) << "\n";
     if (!file.flush()) return tl::make_unexpected(ErrnoError("write " + fresh, errno, "daemon.state_dir must be a folder that mlnetd may write to"));
   }
   std::filesystem::rename(fresh, path_, ec);

@@ -15,6 +15,7 @@
 #include "control/job.h"
 #include "control/record.h"
 #include "daemon/sqlite.h"
+#include "rpc/message.h"
 
 namespace mlnet::daemon {
 namespace {
@@ -243,7 +244,7 @@ Result<void> SqliteStore::Write(const std::string& name, const std::optional<Job
   const bool is_kept = IsKept(*view);
   auto ok = RunAll(db_.get(), {"INSERT OR REPLACE INTO jobs (name, job_id, body, incarnation, over_ms, is_kept) "
                                "VALUES (?, ?, ?, ?, ?, ?)"},
-                   name, int64_t{view->job.job_id}, Json(*view).dump(), incarnation, over_ms, int64_t{is_kept});
+                   name, int64_t{view->job.job_id}, rpc::Dump(Json(*view)), incarnation, over_ms, int64_t{is_kept});
   if (ok) ok = RunAll(db_.get(), {"DELETE FROM counters WHERE job = ? AND incarnation <> ?"}, name, incarnation);
   return ok && over_ms != kNotOver ? DropOld(over_ms) : ok;
 }
@@ -310,7 +311,7 @@ Result<void> SqliteStore::SaveHost(const HostRecord& host) {
   return Transact([&]() -> Result<void> {
     auto statement = Statement::Prepare(db_.get(), "INSERT OR REPLACE INTO hosts VALUES (?, ?, ?)");
     if (!statement) return tl::make_unexpected(statement.error());
-    statement->Bind(host.host).Bind(Json(host).dump()).Bind(static_cast<int64_t>(host.heartbeat_ms));
+    statement->Bind(host.host).Bind(rpc::Dump(Json(host))).Bind(static_cast<int64_t>(host.heartbeat_ms));
     if (auto ok = statement->Run(); !ok) return ok;
     return Touch();
   });
@@ -328,7 +329,7 @@ Result<void> SqliteStore::SaveCounters(const std::string& job, uint64_t incarnat
     for (const Counters& one : counters) {
       auto ok = RunAll(db_.get(), {"INSERT OR REPLACE INTO counters SELECT name, incarnation, ?3, ?4 FROM jobs "
                                    "WHERE name = ?1 AND incarnation = ?2"},
-                       job, static_cast<int64_t>(incarnation), one.source, one.body.dump());
+                       job, static_cast<int64_t>(incarnation), one.source, rpc::Dump(one.body));
       if (!ok) return ok;
     }
     return {};

@@ -18,6 +18,7 @@
 #include "control/model.h"
 #include "control/plan.h"
 #include "mlnet/error.h"
+#include "rpc/message.h"
 
 namespace mlnet::daemon {
 
@@ -95,7 +96,7 @@ inline bool IsNoAnswer(const Error& error) { return error.code == ErrorCode::kUn
 Result<std::unique_ptr<Store>> OpenStore(const control::Config& config);
 
 /// As it is kept, "" for none: two are the same where their texts are.
-inline std::string ToText(const std::optional<control::JobView>& view) { return view ? control::Json(*view).dump() : ""; }
+inline std::string ToText(const std::optional<control::JobView>& view) { return view ? rpc::Dump(control::Json(*view)) : ""; }
 /// Nothing is left to be done for it: the loop need not look at it. A deleted one is still to be removed.
 inline bool IsOver(const control::JobView& view) { return control::HasEnded(view.job) && !view.job.deleted; }
 /// Not dropped by Retention.

@@ -8,9 +8,6 @@
 namespace mlnet::rpc {
 namespace {
 
-// A name from outside may hold any bytes; a bad one becomes U+FFFD instead of an exception.
-std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
-
 std::string StringOr(const Json& object, const char* key, std::string otherwise) {
   auto found = Find<std::string>(object, key);
   return found && *found ? std::move(**found) : std::move(otherwise);
@@ -22,6 +19,8 @@ std::string DefaultSocket() {
   const char* path = std::getenv("MLNET_SOCKET");
   return path != nullptr && *path != '\0' ? path : kDefaultSocket;
 }
+
+std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 std::string EncodeRequest(const Request& request) {
   Json message = {{"method", request.method}, {"params", request.params}};

@@ -37,6 +37,10 @@ inline constexpr int kDepthMax = 64;
 /// Any JSON; kProtocol where it is none, or nested deeper than kDepthMax. Everything that comes from outside is read by this.
 Result<Json> ParseJson(std::string_view text);
 
+/// In one line, always valid UTF-8: a name from outside (of an interface, say) may hold any bytes, and a bad one becomes U+FFFD
+/// instead of the exception of Json::dump.
+std::string Dump(const Json& json);
+
 /// One JSON object, or kProtocol.
 Result<Json> Decode(std::string_view bytes);
 /// REQUIRES a decoded object; kProtocol when it is no request.

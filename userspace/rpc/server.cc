@@ -177,7 +177,7 @@ void Server::Reply(PeerId peer, uint64_t id, const Json& result, std::span<const
 void Server::ReplyError(PeerId peer, uint64_t id, const Error& error) { Send(peer, EncodeError(id, error), {}); }
 
 void Server::Push(PeerId peer, const Json& event) {
-  Send(peer, event.dump(-1, ' ', false, Json::error_handler_t::replace), {});
+  Send(peer, Dump(event), {});
 }
 
 void Server::CloseBroken(ServerHandler& handler) {

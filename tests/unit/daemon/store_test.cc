@@ -100,6 +100,22 @@ TEST_P(AStore, heartbeats_and_counters_are_no_changes) {
   EXPECT_EQ(b.LoadHosts()->at(0).heartbeat_ms, 77u);
 }
 
+TEST_P(AStore, a_name_of_any_bytes_is_no_exception) {
+  const auto opened = Open();
+  control::HostRecord host;
+  host.host = "w1";
+  host.ifaces.emplace_back().name = "eth\x82";  // the kernel lets an interface be called so
+  ASSERT_TRUE(opened->SaveHost(host));
+  EXPECT_EQ(opened->LoadHosts()->at(0).ifaces.at(0).name, "eth\xef\xbf\xbd");
+  ASSERT_TRUE(Create(*opened, "demo"));
+  ASSERT_TRUE(opened->SaveCounters("demo", 1, {{"rank 0", {{"x", "\x82"}}}}));
+  ASSERT_TRUE(opened->UpdateJob("demo", [](std::optional<JobView>& view) -> Result<void> {
+    view->job.reason = "eth\x82";
+    return {};
+  }));
+  EXPECT_EQ(opened->Load()->jobs.at(0).job.reason, "eth\xef\xbf\xbd");
+}
+
 TEST_P(AStore, error_of_a_change_comes_back_and_what_it_left_is_kept) {
   const auto opened = Open();
   Store& store = *opened;

@@ -237,6 +237,8 @@ TEST_F(Command, StatsShowsCountersLargestFirst) {
   EXPECT_THAT(daemon_.requests(), ElementsAre(R"(stats {"job":"demo"})"));
   EXPECT_EQ(Run({"-v", "stats"}), 0);
   EXPECT_THAT(out_, HasSubstr("  HELD           0  TX      duplicate\n"));
+  EXPECT_EQ(Run({"-v", "stats", "d\x82mo"}), 0) << "an argument may be any bytes";
+  EXPECT_THAT(err_, HasSubstr("d\xef\xbf\xbdmo"));
 }
 
 TEST_F(Command, StatsRepeatsAsJsonLines) {
