@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lab/chaos_rank.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,8 +15,6 @@
 namespace mlnet::test {
 namespace {
 
-constexpr size_t kCountMax = 60'000;
-
 // The same on all ranks: what rank r gives as element i of call k can be computed by everybody.
 int64_t Element(uint64_t seed, uint64_t call, int rank, size_t i) {
   uint64_t x = seed + call * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(rank) * 0xbf58476d1ce4e5b9 + i * 0x94d049bb133111eb;
@@ -28,7 +27,7 @@ class Call {
  public:
   Call(const ChaosJob& job, uint64_t number) : job_(job), number_(number) {
     std::mt19937_64 random(job.seed + number);
-    count_ = 1 + random() % (number % 8 == 0 ? kCountMax : 3'000);
+    count_ = 1 + random() % (number % 8 == 0 ? job.count_max : job.count_max / 20);
     is_float_ = random() % 3 == 0;
     op_ = !is_float_ && random() % 2 == 0 ? ReduceOp::kMax : ReduceOp::kSum;
   }
@@ -48,8 +47,11 @@ class Call {
   }
 
   /// Integers exactly, floats within the bound that communicator.h promises for any block: M is below 2^19.
-  bool IsRight() const {
+  /// Empty where all is right, else what is wrong first.
+  std::string Wrong() const {
     const auto ranks = static_cast<int>(job_.hosts.size());
+    std::string which;  // the first ones
+    size_t num_wrong = 0;
     const double bound = ranks * std::ldexp(1.0, 19 + 1 - 32 + static_cast<int>(std::ceil(std::log2(ranks))));
     for (size_t i = 0; i < count_; ++i) {
       int64_t sum = 0, largest = INT64_MIN;
@@ -60,10 +62,13 @@ class Call {
       const int64_t expected = op_ == ReduceOp::kMax ? largest : sum;
       // One rounding to float32 on top of the bound.
       const double error_max = bound + std::abs(static_cast<double>(expected)) * 0x1p-24;
-      const bool is_right = is_float_ ? std::abs(floats_[i] - static_cast<double>(expected)) <= error_max : ints_[i] == expected;
-      if (!is_right) return false;
+      const double got = is_float_ ? static_cast<double>(floats_[i]) : ints_[i];
+      if (std::abs(got - static_cast<double>(expected)) <= (is_float_ ? error_max : 0)) continue;
+      if (++num_wrong <= 2) which += fmt::format(", element {} is {}, not {}", i, got, expected);
     }
-    return true;
+    if (num_wrong == 0) return "";
+    return fmt::format("call {}, {} {} of {} elements: {} wrong{}", number_, is_float_ ? "float32" : "int32", op_ == ReduceOp::kMax ? "max" : "sum",
+                       count_, num_wrong, which);
   }
 
  private:
@@ -87,8 +92,9 @@ Result<void> Collectives(const ChaosJob& job, Communicator& comm, const std::ato
   for (uint64_t number = 0;; ++number) {
     Call call(job, number);
     if (auto ok = call.Run(comm); !ok) return ok;
-    report.is_wrong = !call.IsRight();
-    if (report.is_wrong) return Err(ErrorCode::kSystem, "call " + std::to_string(number) + " gave a wrong result");
+    const std::string wrong = call.Wrong();
+    report.is_wrong = !wrong.empty();
+    if (report.is_wrong) return Err(ErrorCode::kSystem, wrong);
     ++report.calls;
     report.elements += call.count();
     auto is_end = AllShouldEnd(comm, should_end.load() != 0);
@@ -105,6 +111,7 @@ void RunChaosRank(const ChaosJob& job, int rank, const std::string& socket, cons
   options.rank = rank;
   options.world_size = static_cast<int>(job.hosts.size());
   options.socket = socket;
+  options.mac = job.mac;
   options.timeout = std::chrono::milliseconds(job.timeout_ms);
   Result<void> ended;
   {

@@ -25,6 +25,8 @@ struct ChaosJob {
   uint64_t seed = 0;
   std::vector<std::string> hosts;  // by rank
   uint32_t timeout_ms = 0;         // of a collective
+  bool mac = false;
+  size_t count_max = 60'000;       // elements of every eighth call; of the others a twentieth of it
 };
 
 /// Until a call fails, or `should_end` is set and all ranks agree on that in a call of their own. Never returns.

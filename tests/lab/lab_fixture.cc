@@ -65,8 +65,8 @@ Output RunLab(std::vector<std::string> args) {
   return RunProgram(args);
 }
 
-bool WaitFor(const std::function<bool()>& condition) {
-  const auto deadline = steady_clock::now() + std::chrono::seconds(10);
+bool WaitFor(const std::function<bool()>& condition, std::chrono::seconds timeout) {
+  const auto deadline = steady_clock::now() + timeout;
   while (!condition()) {
     if (steady_clock::now() > deadline) return false;
     poll(nullptr, 0, 1);

@@ -33,8 +33,8 @@ Output RunProgram(const std::vector<std::string>& argv);
 std::filesystem::path LabProgram();
 Output RunLab(std::vector<std::string> args);
 
-/// Polls `condition` until it holds; false after ten seconds.
-bool WaitFor(const std::function<bool()>& condition);
+/// Polls `condition` until it holds; false after `timeout`.
+bool WaitFor(const std::function<bool()>& condition, std::chrono::seconds timeout = std::chrono::seconds(10));
 
 /// A lab name of this process that no other test uses.
 std::string FreshName();
