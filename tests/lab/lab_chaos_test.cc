@@ -148,6 +148,11 @@ void StopDaemonForAMoment(Round& round, const std::string& host) {
   ::poll(nullptr, 0, 1500);  // not a wait for something, but the fault
   EXPECT_EQ(::kill(round.lab().Pid(host), SIGCONT), 0);
 }
+void HitRankInRing(Round& round, int signal) {
+  SetLink(round, "a1", "down");
+  EXPECT_TRUE(round.GoesOn()) << round.Says();
+  HitRank(round, signal);
+}
 std::string RankAndHost(const Round& round) { return "rank " + std::to_string(round.victim()) + "|host " + round.host(round.victim()); }
 
 /// What goes wrong, what is done to end it, and what the others must say: any of the names, split by |; empty: the job goes on.
@@ -171,6 +176,10 @@ std::vector<Kind> Kinds() {
       {"nothing", Nothing, Nothing, GoesOn},
       {"rank killed", [](Round& r) { HitRank(r, SIGKILL); }, Nothing, [](const Round& r) { return "rank " + std::to_string(r.victim()); }},
       {"rank stopped", [](Round& r) { HitRank(r, SIGSTOP); }, Nothing, [](const Round& r) { return "rank " + std::to_string(r.victim()); }},
+      {"rank killed in a ring", [](Round& r) { HitRankInRing(r, SIGKILL); }, [](Round& r) { SetLink(r, "a1", "up"); },
+       [](const Round& r) { return "rank " + std::to_string(r.victim()); }},
+      {"rank stopped in a ring", [](Round& r) { HitRankInRing(r, SIGSTOP); }, [](Round& r) { SetLink(r, "a1", "up"); },
+       [](const Round& r) { return "rank " + std::to_string(r.victim()); }},
       {"worker cut off", [](Round& r) { r.ChooseVictim(); SetLink(r, r.host(r.victim()), "down"); },
        [](Round& r) { SetLink(r, r.host(r.victim()), "up"); }, RankAndHost},
       {"worker cut for 250 ms", [=](Round& r) { r.ChooseVictim(); cut_for_a_moment(r, r.host(r.victim())); }, Nothing, GoesOn},
