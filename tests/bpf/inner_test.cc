@@ -276,6 +276,16 @@ TEST_F(InnerTest, the_answer_to_a_ping_goes_down_the_way_that_the_ping_came_up) 
     pong.bitmap = way;
     Expect(host_->Run(pong), MLNET_V_PONG_SEEN, XDP_DROP);
   }
+  Frame other = FromChild(1, 815).HeaderOnly(0);
+  other.type = MLNET_T_PING;
+  other.src_mac = WorkerMac(1);
+  pong.bitmap = ParseFrame(host_->Run(other).frame).frame.bitmap;
+  EXPECT_EQ(pong.bitmap, 1u);
+  const RunResult second = host_->Run(pong);
+  Expect(second, MLNET_V_PONG_DOWN_TX, XDP_TX);
+  EXPECT_EQ(ParseFrame(second.frame).frame.child, 1);
+  EXPECT_EQ(ParseFrame(second.frame).frame.seq, 815u);
+  EXPECT_EQ(ParseFrame(second.frame).frame.dst_mac, WorkerMac(1));
   pong.bitmap = up.frame.bitmap;
   pong.flags = 0;
   pong.Words(Payload(0, 2, 0));
