@@ -125,6 +125,7 @@ TEST(CommandMistakes, topology_errors_name_the_host_and_the_key) {
            {"name: x", "hosts must be a list"},
            {", {name: w1}]", "more than one document"},
            {"hosts: [{name: w\x82}]", "not UTF-8 text"},
+           {"hosts: [{name: \"w\\N\"}]", "not UTF-8 text"},
        }) {
     const TextFile file(text);
     const Output up = RunLab({"--name", FreshName(), "up", "--no-daemons", "--topology", file.path()});

@@ -262,6 +262,15 @@ bool HasTwoDocuments(const std::string& text) {
   return parser.HandleNextDocument(events) && parser.HandleNextDocument(events);
 }
 
+// Throws where a name is not UTF-8: yaml-cpp makes single bytes of some escapes ("\N").
+const Topology& Utf8(const Topology& topology) {
+  nlohmann::json names = {topology.name};
+  for (const Host& host : topology.hosts) names.insert(names.end(), {host.name, host.rack});
+  for (const Rack& rack : topology.racks) names.push_back(rack.name);
+  (void)names.dump();
+  return topology;
+}
+
 }  // namespace
 
 std::vector<Link> LinksOf(const Topology& topology) {
@@ -278,7 +287,7 @@ Result<Topology> ParseTopology(const std::string& text, const std::string& sourc
     (void)nlohmann::json(text).dump();  // names become JSON, which is UTF-8; yaml-cpp takes any bytes
     if (HasTwoDocuments(text)) return Err(ErrorCode::kInvalidArgument, source + ": more than one document");
     auto topology = ReadTopology(YAML::Load(text));
-    if (topology) return topology;
+    if (topology) return Utf8(*topology);
     Error error = topology.error();
     error.message = source + ": " + error.message;
     return tl::make_unexpected(error);
