@@ -150,7 +150,7 @@ void StopDaemonForAMoment(Round& round, const std::string& host) {
 }
 void HitRankInRing(Round& round, int signal) {
   SetLink(round, "a1", "down");
-  EXPECT_TRUE(round.GoesOn()) << round.Says();
+  EXPECT_TRUE(round.GoesOn() && round.ForAll([](const ChaosReport& r) { return r.is_over == 0; })) << round.Says();
   HitRank(round, signal);
 }
 std::string RankAndHost(const Round& round) { return "rank " + std::to_string(round.victim()) + "|host " + round.host(round.victim()); }

@@ -124,8 +124,8 @@ TEST(CommandMistakes, topology_errors_name_the_host_and_the_key) {
            {"version: 7\nhosts: [{name: w1}]", "version must be 1"},
            {"name: x", "hosts must be a list"},
            {", {name: w1}]", "more than one document"},
-           {"hosts: [{name: w\x82}]", "not UTF-8 text"},
-           {"hosts: [{name: \"w\\N\"}]", "not UTF-8 text"},
+           {"hosts: [{name: w\x82}]", "a name is not UTF-8"},
+           {"hosts: [{name: \"w\\N\"}]", "a name is not UTF-8"},
        }) {
     const TextFile file(text);
     const Output up = RunLab({"--name", FreshName(), "up", "--no-daemons", "--topology", file.path()});

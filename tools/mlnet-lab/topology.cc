@@ -262,13 +262,12 @@ bool HasTwoDocuments(const std::string& text) {
   return parser.HandleNextDocument(events) && parser.HandleNextDocument(events);
 }
 
-// Throws where a name is not UTF-8: yaml-cpp makes single bytes of some escapes ("\N").
-const Topology& Utf8(const Topology& topology) {
+// Names become JSON, which throws where one is not UTF-8. yaml-cpp takes any bytes, and makes single ones of some escapes ("\N").
+void TryNames(const Topology& topology) {
   nlohmann::json names = {topology.name};
   for (const Host& host : topology.hosts) names.insert(names.end(), {host.name, host.rack});
   for (const Rack& rack : topology.racks) names.push_back(rack.name);
   (void)names.dump();
-  return topology;
 }
 
 }  // namespace
@@ -284,17 +283,19 @@ std::vector<Link> LinksOf(const Topology& topology) {
 Result<Topology> ParseTopology(const std::string& text, const std::string& source) {
   // Both libraries report by exceptions; they end here.
   try {
-    (void)nlohmann::json(text).dump();  // names become JSON, which is UTF-8; yaml-cpp takes any bytes
     if (HasTwoDocuments(text)) return Err(ErrorCode::kInvalidArgument, source + ": more than one document");
     auto topology = ReadTopology(YAML::Load(text));
-    if (topology) return Utf8(*topology);
+    if (topology) {
+      TryNames(*topology);
+      return topology;
+    }
     Error error = topology.error();
     error.message = source + ": " + error.message;
     return tl::make_unexpected(error);
   } catch (const YAML::Exception& e) {
     return Err(ErrorCode::kInvalidArgument, fmt::format("{}: {}", source, e.what()));
   } catch (const nlohmann::json::type_error&) {
-    return Err(ErrorCode::kInvalidArgument, source + ": not UTF-8 text", "save it as UTF-8");
+    return Err(ErrorCode::kInvalidArgument, source + ": a name is not UTF-8", "use a-z 0-9 _");
   }
 }
 
