@@ -46,16 +46,14 @@ static __always_inline void sum_write(struct pkt *p, struct mlnet_set *set, stru
 				      struct trailer_words *t, __u64 h0, __u64 h1)
 {
 	/* No other operation's S is the sum of the contributions' S. */
-	if (p->op != MLNET_OP_ADD64 && p->op != MLNET_OP_ADD32 && p->blocks)
+	if (p->op != MLNET_OP_ADD64 && p->op != MLNET_OP_ADD32 && p->blocks && set->has_words)
 		set->check = words_sum(p, words);
 	t->weight = set->weight;
 	t->e0 = ld64(set->exps);
 	t->e1 = ld64(set->exps + 8);
 	t->e2 = ld48(set->exps + 16);
-	if (!set->has_words && p->blocks) { /* nobody had data: the sum is zero */
+	if (!set->has_words && p->blocks) /* nobody had data: the sum is zero, and so is its S */
 		words_clear(p, words);
-		set->has_words = 1;
-	}
 	words_write(p, words);
 	header_store(p, h0, h1, p->h2);
 	trailer_store(p->trailer, t, set->check + check_mix(h0, h1, p->h2, t));
@@ -76,7 +74,7 @@ static __always_inline void partial_write(struct pkt *p, struct mlnet_set *set, 
 {
 	flags |= set->flags;
 
-	if (p->words && !set->weight)
+	if (p->words && !set->has_words)
 		flags |= MLNET_F_NO_DATA;
 	if (p->words && !p->blocks)
 		flags |= MLNET_F_NO_PAYLOAD;
@@ -104,7 +102,7 @@ static __always_inline int pkt_has_room(const struct pkt *p)
 /* A partial sum without data fits any packet. */
 static __always_inline int pkt_fits_partial(const struct pkt *p, const struct mlnet_set *set)
 {
-	return pkt_has_room(p) || !set->weight;
+	return pkt_has_room(p) || !set->has_words;
 }
 
 static __always_inline void link_learn(struct mlnet_link *link, const struct pkt *p)

@@ -149,6 +149,33 @@ TEST_F(InnerTest, a_partial_sum_without_room_waits_for_a_full_length_packet) {
   EXPECT_EQ(ParseFrame(carried.frame).frame.weight, 2);
 }
 
+// Members that say so, or whose weights add up to 2^16: what they sent is data all the same.
+TEST_F(InnerTest, data_of_weight_0_is_data) {
+  host_->SetJob(Rack(1));
+  for (uint16_t weight : {0, 1 << 15}) {
+    const uint64_t seq = weight == 0 ? 0 : 1;
+    for (uint8_t c : {0, 2}) {
+      Frame data = FromChild(c, seq);
+      data.weight = weight;
+      host_->Run(data);
+    }
+    Frame empty = FromChild(1, seq);
+    empty.HeaderOnly(176);
+    empty.flags |= MLNET_F_NO_DATA;
+    empty.weight = 0;
+    Expect(host_->Run(empty), MLNET_V_SUM_COMPLETE_UNSENT, XDP_TX);
+    const RunResult carried = host_->Run(FromChild(0, seq));
+    Expect(carried, MLNET_V_PARTIAL_AGAIN_TX, XDP_TX);
+    const Parsed up = ParseFrame(carried.frame);
+    EXPECT_TRUE(up.check_ok);
+    EXPECT_EQ(up.frame.flags, MLNET_F_RETRY);
+    EXPECT_EQ(up.frame.weight, 0);
+    std::vector<uint64_t> sum = Payload(0, 11, seq), other = Payload(2, 11, seq);
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += other[i];
+    EXPECT_EQ(up.frame.words, sum);
+  }
+}
+
 TEST_F(InnerTest, without_any_data_the_header_is_enough) {
   RunResult run;
   for (uint8_t c : {0, 2, 1}) {

@@ -230,6 +230,25 @@ TEST_F(SumTest, nobody_with_data_sums_to_zero_not_to_what_the_slot_held_before) 
   }
 }
 
+// Both sets of a slot in turn: with data twice, then without twice, in each operation.
+TEST_F(SumTest, nobody_with_data_has_the_check_word_of_zeros_in_all_operations) {
+  for (uint64_t turn = 0; turn < 4 * MLNET_OP_COUNT; ++turn) {
+    const bool has_data = turn % 4 < 2;
+    RunResult last;
+    for (uint8_t c = 0; c < kChildren; ++c) {
+      Frame f = Contribution(c, 4 * turn);
+      f.op = static_cast<uint8_t>(turn / 4);
+      if (!has_data) f.flags = MLNET_F_NO_DATA;
+      last = host_->Run(f);
+    }
+    const Parsed result = ParseFrame(last.frame);
+    EXPECT_TRUE(result.check_ok) << "turn " << turn;
+    if (!has_data) {
+      EXPECT_EQ(result.frame.words, std::vector<uint64_t>(176, 0)) << "turn " << turn;
+    }
+  }
+}
+
 TEST_F(SumTest, barrier_without_words_completes_header_only) {
   RunResult last;
   for (uint8_t c = 0; c < kChildren; ++c) last = host_->Run(Contribution(c, 0).HeaderOnly(0));

@@ -219,7 +219,7 @@ void Host::CheckSent(const Reading& reading, const Counted& counted, const Ran& 
   const Sums::Set* sum = sums_.Find(came);
   REQUIRE(sum != nullptr && left.weight == (sum->weight & 0xffff) && left.exps == sum->exps);
   const auto zeros = std::vector<uint64_t>(left.words.size());
-  REQUIRE(left.words == (sum->words.empty() ? zeros : sum->words) || (left.words.empty() && sum->weight == 0));
+  REQUIRE(left.words == (sum->words.empty() ? zeros : sum->words) || (left.words.empty() && sum->words.empty()));
   REQUIRE(left.bitmap == (left.type == MLNET_T_RESULT ? sum->contributed : 0));
 }
 

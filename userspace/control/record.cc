@@ -208,6 +208,7 @@ Result<void> CheckRecord(const JobView& view) {
   const bool is_planned = !view.job.plan.trees.empty() || !view.job.plan.ports.empty() || !view.job.plan.host_of_rank.empty();
   if (auto ok = CheckJob(view.job); !ok) return ok;
   if ((IsActive(view.job) || IsInRing(view.job)) && !is_planned) return Wrong("a job that runs has no plan");
+  if (view.job.state == kJoining && IsInRing(view.job)) return Wrong("a job whose ranks still join is in a ring");
   if (IsActive(view.job) && view.job.spec.mac && view.job.key.empty()) return Wrong("a job with tags has no key");
   if (is_planned) {
     if (auto ok = CheckPlan(view.job.plan); !ok) return ok;

@@ -86,6 +86,15 @@ TEST(record, a_plan_that_points_nowhere_is_refused) {
   EXPECT_EQ(Refusal([&](Json& j) { j["job"]["plan"] = Json::object(); }), "a job that runs has no plan");
 }
 
+// Ranks may leave while others still join; in a ring none may.
+TEST(record, a_job_whose_ranks_still_join_is_in_no_ring) {
+  EXPECT_EQ(Refusal([](Json& j) {
+              j["job"]["state"] = "joining";
+              j["job"]["ring"] = {{"began_ms", 5}, {"why", "a1 was lost"}, {"token", "t"}};
+            }),
+            "a job whose ranks still join is in a ring");
+}
+
 TEST(record, a_node_with_more_children_than_a_bitmap_has_bits_is_refused) {
   EXPECT_EQ(Refusal([&](Json& j) {
               j["job"]["world_size"] = 65;
