@@ -87,6 +87,24 @@ TEST_F(DaemonOutage, the_only_aggregator_is_cut_off_and_several_ranks_share_host
   ASSERT_NO_FATAL_FAILURE(ExpectGoesOn(job, expected, 9, [&] { Cut("a1"); }));
 }
 
+// The node above them answers: a sum that it has passed on is held. That is no sign of life of the root.
+TEST_F(DaemonOutage, ranks_that_ask_all_the_time_do_not_hide_that_the_root_is_silent) {
+  for (const std::string host : {"w1", "w2", "w3", "w4"}) {
+    ASSERT_NO_FATAL_FAILURE(lab_.Start(host, std::string("[site]\nrack = \"") + (host < "w3" ? "r1" : "r2") + "\"\n"));
+  }
+  ASSERT_NO_FATAL_FAILURE(lab_.Start("a1"));
+  for (const std::string shape : {"star", "rack"}) {
+    OutageJob job{shape, std::vector<std::string>(8, "w1"), 60, 20'000};
+    for (const char* host : {"w2", "w3", "w4"}) job.hosts.emplace_back(host);
+    for (const std::string& name : {shape + "-calm", shape}) {
+      lab_.Call("w1", "job.create", {{"name", name}, {"world_size", job.hosts.size()}, {"shape", shape}, {"rto_min_us", 1'000}, {"rto_max_us", 2'000}});
+    }
+    const auto expected = Undisturbed(job);
+    ASSERT_NO_FATAL_FAILURE(ExpectGoesOn(job, expected, 9, [&] { Cut("a1"); }));
+    Mend("a1");
+  }
+}
+
 TEST_F(DaemonOutage, a_job_with_a_key_goes_on_too) {
   for (const char* host : {"w1", "w2", "w3", "a1"}) ASSERT_NO_FATAL_FAILURE(lab_.Start(host, "[job]\nmac = true"));
   const OutageJob job{"tags", {"w1", "w2", "w3"}, 60, 60'000};

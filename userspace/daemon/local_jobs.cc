@@ -221,12 +221,15 @@ void LocalJobs::Mark(const std::string& name, const control::Marks& marks) {
 
 // Answers to pings show that the root lives; so do results and replies, since a bad link loses many pings. But a reply has
 // nothing that a later one must exceed: where tags keep others out, those could repeat it, and it counts only for want of answers.
-void LocalJobs::NoteAnswers(LocalJob& job, size_t tree, uint64_t now_ns) const {
+// And it is the root's only right below the root: other nodes say by themselves that a sum is held which they have passed on.
+void LocalJobs::NoteAnswers(LocalJob& job, size_t tree, size_t node, uint64_t now_ns) const {
   const auto stats = datapath::ReadStats(program_, job.holding->ids.trees[tree].stats);
   if (!stats) return;
   const uint64_t num_pongs = stats->verdicts[MLNET_V_PONG_SEEN] + stats->verdicts[MLNET_V_PONG_DOWN_TX];
   uint64_t num_answers = num_pongs + stats->verdicts[MLNET_V_DELIVERED];
-  if (!job.key || num_pongs == 0) num_answers += stats->verdicts[MLNET_V_NOTICE] + stats->verdicts[MLNET_V_NOTICE_DOWN];
+  if (job.plan.trees[tree].nodes[node].parent == 0 && (!job.key || num_pongs == 0)) {
+    num_answers += stats->verdicts[IsSumming(job.plan, tree, node) ? MLNET_V_NOTICE_DOWN : MLNET_V_NOTICE];
+  }
   if (num_answers != job.num_answers[tree].value_or(0)) job.answered_ns[tree] = now_ns;
   job.num_answers[tree] = num_answers;
 }
@@ -237,7 +240,7 @@ std::vector<control::TreeSigns> LocalJobs::Signs(LocalJob& job, uint64_t now_ns)
     const auto node = FindNode(job.plan, t, host_);
     if (!node) continue;
     if (!job.ranks.empty() && *node != 0) {
-      NoteAnswers(job, t, now_ns);
+      NoteAnswers(job, t, *node, now_ns);
       trees[t].answer_ns = job.answered_ns[t];
     }
     if (!IsSumming(job.plan, t, *node)) continue;

@@ -86,7 +86,7 @@ class LocalJobs {
   std::string AddressAbove(const control::Plan& plan, size_t tree) const;
   std::set<std::string> IfacesOfResults(const control::Plan& plan) const;
   mlnet_stats StatsOf(const LocalJob& job) const;
-  void NoteAnswers(LocalJob& job, size_t tree, uint64_t now_ns) const;
+  void NoteAnswers(LocalJob& job, size_t tree, size_t node, uint64_t now_ns) const;
   control::Json TreeCounters(const LocalJob& job, size_t tree) const;
 
   const datapath::Program& program_;
