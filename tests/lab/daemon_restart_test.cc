@@ -3,6 +3,8 @@
 // and removed.
 #include <bpf/bpf.h>
 
+#include <filesystem>
+
 #include "lab/restart_fixture.h"
 
 namespace mlnet::test {
@@ -113,11 +115,14 @@ TEST_F(DaemonRestart, what_no_job_names_is_removed_and_what_one_does_stays) {
   const Fd words(bpf_map_create(BPF_MAP_TYPE_ARRAY, "half", 4, sizeof(mlnet_words), 2, &opts));
   const uint32_t key = 77;
   const int words_fd = words.get();
+  const std::string pin = lab_.PinPath("a1") + "/v" + std::to_string(MLNET_ABI_VERSION) + "/inner/ml_words/" + std::to_string(key);
+  ASSERT_EQ(bpf_obj_pin(words_fd, pin.c_str()), 0);
   ASSERT_EQ(bpf_map_update_elem(Pinned("a1", "ml_words").get(), &key, &words_fd, BPF_ANY), 0);
   ASSERT_EQ(lab_.NumInnerMaps("a1"), inner + 1);
   ASSERT_NO_FATAL_FAILURE(lab_.Start("a1"));
   EXPECT_EQ(lab_.NumInnerMaps("a1"), inner);
   EXPECT_THAT(lab_.Log("a1"), HasSubstr("removed 1 places"));
+  EXPECT_FALSE(std::filesystem::exists(pin));
   ASSERT_NO_FATAL_FAILURE(ExpectProgress(20));
   StopRanks();
 }

@@ -2,22 +2,33 @@
 #include "datapath/leftovers.h"
 
 #include <bpf/bpf.h>
+#include <unistd.h>
 
+#include <charconv>
 #include <filesystem>
-
-#include "mlnet/job.h"
+#include <string>
 
 namespace mlnet::datapath {
 namespace {
 
-// All but those that maps in use have.
-void RemovePins(const OuterMap& outer, const std::set<uint32_t>& used) {
-  std::set<std::string> kept;
-  for (const uint32_t key : used) kept.insert(outer.PinOf(key));
+// A place is filled after its map has got a pin, and emptied before that goes. So the pins tell which places to look at; the
+// outer map would too, but up to Linux 6.1 at least each look at a map of maps waits for an RCU grace period (maybe_wait_bpf_programs).
+std::set<uint32_t> PinnedKeys(const OuterMap& outer) {
+  std::set<uint32_t> keys;
   std::error_code ec;
   for (const auto& pin : std::filesystem::directory_iterator(outer.pins, ec)) {
-    if (!kept.contains(pin.path())) std::filesystem::remove(pin.path(), ec);
+    const std::string name = pin.path().filename();
+    uint32_t key = 0;
+    if (std::from_chars(name.data(), name.data() + name.size(), key).ec == std::errc()) keys.insert(key);
   }
+  return keys;
+}
+
+// Of a place that is not in use. Whether a map was in it.
+bool Empty(const OuterMap& outer, uint32_t key) {
+  const bool was_filled = bpf_map_delete_elem(outer.fd, &key) == 0;
+  for (const char* suffix : {"", kNextPin}) ::unlink((outer.PinOf(key) + suffix).c_str());
+  return was_filled;
 }
 
 // Keys of jobs that are not here, and of earlier epochs of those that are.
@@ -33,23 +44,13 @@ size_t RemoveOtherKeys(int map, const std::set<uint32_t>& used) {
 }  // namespace
 
 size_t RemoveOthers(const Program& program, const KeysInUse& in_use) {
-  struct Outer {
-    const char* name;
-    uint32_t entries;
-    const std::set<uint32_t>& used;
-  };
-  const Outer maps[] = {{"ml_jobs", MLNET_JOBS_MAX, in_use.jobs},        {"ml_words", MLNET_WORDS_MAPS_MAX, in_use.words},
-                        {"ml_inboxes", MLNET_INBOXES_MAX, in_use.inboxes}, {"ml_wakes", MLNET_INBOXES_MAX, in_use.inboxes},
-                        {"ml_rings", MLNET_RINGS_MAX, in_use.rings},      {"ml_fans", MLNET_FANS_MAX, in_use.fans}};
+  const std::pair<const char*, const std::set<uint32_t>&> maps[] = {{"ml_jobs", in_use.jobs},     {"ml_words", in_use.words},
+                                                                    {"ml_inboxes", in_use.inboxes}, {"ml_wakes", in_use.inboxes},
+                                                                    {"ml_rings", in_use.rings},   {"ml_fans", in_use.fans}};
   size_t num_removed = 0;
-  for (const Outer& map : maps) {
-    const OuterMap outer = program.Outer(map.name);
-    for (uint32_t key = 0; key < map.entries; ++key) {
-      uint32_t id = 0;
-      if (map.used.contains(key) || bpf_map_lookup_elem(outer.fd, &key, &id) != 0) continue;
-      num_removed += bpf_map_delete_elem(outer.fd, &key) == 0;
-    }
-    RemovePins(outer, map.used);
+  for (const auto& [name, used] : maps) {
+    const OuterMap outer = program.Outer(name);
+    for (const uint32_t key : PinnedKeys(outer)) num_removed += !used.contains(key) && Empty(outer, key);
   }
   return num_removed + RemoveOtherKeys(program.MapFd("ml_keys"), in_use.keys);
 }
