@@ -102,6 +102,13 @@ TEST_F(DaemonNics, what_cannot_carry_the_program_is_refused_by_what_it_is) {
   EXPECT_THAT(macvlan.hint, AllOf(HasSubstr("eth0"), HasSubstr("--mode generic")));
 }
 
+TEST_F(DaemonNics, generic_mode_that_was_asked_for_is_no_problem) {
+  lab_.UseIface("name = \"eth0\"\nmode = \"generic\"");
+  ASSERT_NO_FATAL_FAILURE(lab_.Start("w1"));
+  EXPECT_EQ(Iface("w1", "eth0")["mode"], "generic");
+  EXPECT_EQ(lab_.Call("w1", "status")["state"], "ok") << lab_.Call("w1", "status")["problems"];
+}
+
 // Also the way of a VLAN, which this kernel has not: an interface above the driver, which no native redirect reaches.
 TEST_F(DaemonNics, ranks_of_one_host_are_combined_before_a_nic_in_generic_mode) {
   for (const char* host : {"w1", "w2", "a1"}) {
@@ -115,6 +122,9 @@ TEST_F(DaemonNics, ranks_of_one_host_are_combined_before_a_nic_in_generic_mode) 
   ASSERT_NO_FATAL_FAILURE(lab_.StartAll());
   EXPECT_EQ(Iface("w1", "mv0")["mode"], "generic");
   EXPECT_THAT(Iface("w1", "mv0")["why"].get<std::string>(), HasSubstr("mv0 is a macvlan on eth0"));
+  const Json status = lab_.Call("w1", "status");
+  EXPECT_EQ(status["state"], "degraded");
+  EXPECT_THAT(status["problems"].dump(), HasSubstr("mv0 runs in generic mode"));
   auto ranks = lab_.Join("demo", {{"w1", 0, 3}, {"w1", 1, 3}, {"w2", 2, 3}});
   for (const Joined& rank : ranks) ASSERT_TRUE(rank.ok) << rank.error.ToString();
   for (uint64_t seq = 0; seq < 20; ++seq) {

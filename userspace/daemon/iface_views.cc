@@ -103,7 +103,7 @@ Json Ifaces::Problems() const {
   Json problems = Json::array();
   for (const auto& [name, port] : ports_) {
     for (const auto& [device, program] : port.programs) {
-      if (program.state().mode != "generic") continue;
+      if (program.state().mode != "generic" || port.config.mode == "generic") continue;  // asked for is no problem
       const std::string message = device + " runs in generic mode: several times slower than native";
       if (port.why.empty()) problems.push_back({{"message", message}, {"hint", program.state().why}});
       else problems.push_back({{"message", message + "; " + port.why}, {"hint", port.instead}});
