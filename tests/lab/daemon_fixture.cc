@@ -146,7 +146,7 @@ std::string DaemonLab::Address(const std::string& host) const {
   return fmt::format("10.98.0.{}", index + 1);
 }
 
-std::string DaemonLab::PinPath(const std::string& host) const { return pin_root_ + "/" + prefix_ + host; }
+std::string DaemonLab::PinPath(const std::string& host) const { return pin_root_ + "/" + prefix_ + host + ":lab"; }
 
 std::string DaemonLab::Log(const std::string& host) const {
   std::ifstream file(folder_ / (host + ".log"));
@@ -191,7 +191,7 @@ void DaemonLab::Exec(const std::string& host) const {
 
 void DaemonLab::Start(const std::string& host, const std::string& more_config) {
   std::ofstream(ConfigFile(host)) << fmt::format(
-      "[daemon]\nhost = \"{0}\"\ninstance = \"{1}{0}\"\nsocket = \"{2}\"\nstate_dir = \"{7}\"\n{8}\n[store]\n{3}\n"
+      "[daemon]\nhost = \"{0}\"\ninstance = \"{1}{0}.lab\"\nsocket = \"{2}\"\nstate_dir = \"{7}\"\n{8}\n[store]\n{3}\n"
       "{9}[[iface]]\n{4}\naggregator = {5}\n{6}\n",
       host, prefix_, Socket(host), store_, iface_, host.starts_with('a'), more_config, folder_ / (host + ".state"), daemon_,
       pin_root_ == folder_ / "bpf" ? "[datapath]\npin_root = \"" + pin_root_ + "\"\n" : "");

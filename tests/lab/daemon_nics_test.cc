@@ -36,9 +36,9 @@ class DaemonNics : public ::testing::Test {
 };
 
 TEST_F(DaemonNics, hosts_may_call_their_nics_differently) {
-  Ip("w1", "link set eth0 down name ens3np0");
-  Ip("w1", "link set ens3np0 up");
-  lab_.UseIface("name = \"ens3np0\"");
+  Ip("w1", "link set eth0 down name ens3np0.77");
+  Ip("w1", "link set ens3np0.77 up");
+  lab_.UseIface("name = \"ens3np0.77\"");
   ASSERT_NO_FATAL_FAILURE(lab_.Start("w1"));
   lab_.UseIface("match = \"eth,ib\"");
   ASSERT_NO_FATAL_FAILURE(lab_.Start("w2"));

@@ -10,6 +10,7 @@
 #include "control/nic_path.h"
 #include "datapath/links.h"
 #include "datapath/netdev.h"
+#include "datapath/pins.h"
 #include "mlnet/wire.h"
 
 namespace mlnet::daemon {
@@ -90,7 +91,7 @@ void Ifaces::Tag(Port& port) const {
   if (!tagger_ || (port.tag && port.tag->IsAlive())) return;
   if (port.tag) spdlog::error("{}: the tc program is gone; somebody removed it", name);
   port.tag.reset();
-  auto tag = NicTag::Attach(*tagger_, state_, name, tag_how_, pin_dir_ + kTagPins + name);
+  auto tag = NicTag::Attach(*tagger_, state_, name, tag_how_, pin_dir_ + kTagPins + datapath::PinName(name));
   const Error before = std::exchange(port.tag_problem, tag ? Error{} : tag.error());
   if (tag) {
     port.tag = std::move(*tag);
@@ -297,7 +298,7 @@ void Ifaces::WantAsBefore(bool takes_over) {
   }
 }
 
-std::string Ifaces::LinkPin(const std::string& device) const { return pin_dir_ + kLinkPins + device; }
+std::string Ifaces::LinkPin(const std::string& device) const { return pin_dir_ + kLinkPins + datapath::PinName(device); }
 
 // An earlier daemon's on interfaces that are not wanted any more.
 void Ifaces::DropOtherPrograms() {
@@ -308,9 +309,11 @@ void Ifaces::DropOtherPrograms() {
     if (port.tag) tags.insert(name);
   }
   for (const auto& [sub, used] : {std::pair{kLinkPins, links}, std::pair{kTagPins, tags}}) {
+    std::set<std::string> pins;
+    for (const std::string& name : used) pins.insert(datapath::PinName(name));
     std::error_code ec;
     for (const auto& pin : std::filesystem::directory_iterator(pin_dir_ + sub, ec)) {
-      if (!used.contains(pin.path().filename())) std::filesystem::remove(pin.path(), ec);
+      if (!pins.contains(pin.path().filename())) std::filesystem::remove(pin.path(), ec);
     }
   }
   UndoTags(state_, tags);

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 
@@ -16,9 +17,14 @@
 namespace mlnet::datapath {
 namespace fs = std::filesystem;
 
+std::string PinName(std::string name) {
+  std::replace(name.begin(), name.end(), '.', ':');
+  return name;
+}
+
 Result<PinFolder> PinFolder::Take(const std::string& pin_root, const std::string& instance) {
   PinFolder folder;
-  folder.instance_path_ = pin_root + "/" + instance;
+  folder.instance_path_ = pin_root + "/" + PinName(instance);
   folder.path_ = folder.instance_path_ + "/v" + std::to_string(MLNET_ABI_VERSION);
   std::error_code ec;
   fs::create_directories(folder.path_, ec);

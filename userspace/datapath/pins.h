@@ -4,6 +4,7 @@
 //   inner/NAME/KEY   the map that is at KEY of the map of maps NAME: a job's
 //   progs/NAME       programs, for bpftool
 //   links/DEVICE     by which the XDP program is attached; tags/DEVICE: the tc program
+// Names are as PinName has them.
 #pragma once
 
 #include <string>
@@ -13,6 +14,10 @@
 #include "mlnet/error.h"
 
 namespace mlnet::datapath {
+
+/// How `name` (of an instance, of an interface) is called in a BPF file system, which takes no dots: a colon stands for each, and is
+/// in no such name itself.
+std::string PinName(std::string name);
 
 class PinFolder {
  public:
