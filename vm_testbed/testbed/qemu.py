@@ -16,7 +16,6 @@ from .store import EtcdStore, free_port
 from .topology import SWITCH
 
 PR_SET_PDEATHSIG = 1
-MEMORY_MB = 512
 # no_timer_check: on a busy machine an emulated timer is late, and the kernel would give up. Units: what Vagrant's way of logging in
 # needs and this one does not.
 KERNEL = ("root=/dev/vda1 rw net.ifnames=0 console=ttyS0 quiet mitigations=off no_timer_check testbed.eth0=10.0.2.15/24 " +
@@ -35,8 +34,8 @@ class QemuMachines:
     # A socket is one queue, and the virtual NIC has no offloads.
     queues = 1
 
-    def __init__(self, topology, box, folder):
-        self.topology, self.box, self.folder = topology, box, folder
+    def __init__(self, topology, box, folder, memory_mb):
+        self.topology, self.box, self.folder, self.memory_mb = topology, box, folder, memory_mb
         self.accel = accel.choose(box)
         self.machines, self.processes, self.store = {}, {}, None
 
@@ -77,7 +76,7 @@ class QemuMachines:
     def _start(self, name, plugs):
         disk, port = self.folder / f"{name}.qcow2", free_port("127.0.0.1")
         subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", self.box / "disk.raw", disk], check=True)
-        command = ["qemu-system-x86_64", "-name", name, "-nodefaults", "-no-user-config", "-display", "none", "-m", str(MEMORY_MB), "-smp", "1",
+        command = ["qemu-system-x86_64", "-name", name, "-nodefaults", "-no-user-config", "-display", "none", "-m", str(self.memory_mb), "-smp", "1",
                    *accel.cpu_arguments(self.accel), "-kernel", self.box / "vmlinuz", "-initrd", self.box / "initrd.img",
                    "-append", KERNEL, "-serial", f"file:{self.folder}/{name}.console.log",
                    "-drive", f"file={disk},if=virtio,format=qcow2,cache=unsafe", "-object", "rng-random,id=random,filename=/dev/urandom",

@@ -6,9 +6,11 @@ import json
 from .cluster import NIC
 from .errors import require
 from .sums import Job
+from .training import Training
 from .waiting import wait_until
 
 SCENARIOS = {}
+TORCH_SCENARIOS = set()  # those that need PyTorch in the machines
 OLDEST_KERNEL = "6.1"  # that mlnet says it runs on
 NO_FAULTS = {"loss_ppm": 0, "duplicate_ppm": 0, "reorder_ppm": 0, "corrupt_ppm": 0, "delay_us": 0}
 
@@ -16,6 +18,11 @@ NO_FAULTS = {"loss_ppm": 0, "duplicate_ppm": 0, "reorder_ppm": 0, "corrupt_ppm":
 def scenario(function):
     SCENARIOS[function.__name__] = function
     return function
+
+
+def torch_scenario(function):
+    TORCH_SCENARIOS.add(function.__name__)
+    return scenario(function)
 
 
 def short_job(cluster, name, **more):
@@ -142,6 +149,12 @@ def coexist(cluster):
     return {"job": report, "programs": programs}
 
 
+@torch_scenario
+def ddp(cluster):
+    """PyTorch's DistributedDataParallel over the backend mlnet, as its package installed it: all ranks end with the parameters that NumPy finds"""
+    return {"training": Training(cluster, "ddp", seed=1).start().finish()}
+
+
 @scenario
 def generic(cluster):
     """generic mode on all NICs gives the same sums, and says that it is generic"""
@@ -226,6 +239,8 @@ def reboot(cluster):
 @scenario
 def upgrade(cluster):
     """newer packages are installed, and the old ones again, under traffic: the daemons are restarted each time, the job goes on"""
+    # One emulated processor unpacks packages, verifies programs and runs a rank: that may stand still for longer than usual.
+    cluster.machine(cluster.topology.workers[0]).run(f"mlnetctl job create under-upgrade --world-size {len(cluster.topology.workers)} --lost-ms 5000")
     job = endless_job(cluster, "under-upgrade")
     pids = cluster.on_all(lambda host: cluster.machine(host).run("systemctl show -P MainPID mlnetd"))
 
