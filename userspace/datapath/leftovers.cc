@@ -11,8 +11,19 @@
 namespace mlnet::datapath {
 namespace {
 
+std::set<uint32_t> FilledKeys(int map) {
+  bpf_map_info info{};
+  __u32 bytes = sizeof(info);
+  std::set<uint32_t> keys;
+  if (bpf_obj_get_info_by_fd(map, &info, &bytes) != 0) return keys;
+  for (uint32_t key = 0, id = 0; key < info.max_entries; ++key) {
+    if (bpf_map_lookup_elem(map, &key, &id) == 0) keys.insert(key);
+  }
+  return keys;
+}
+
 // A place is filled after its map has got a pin, and emptied before that goes. So the pins tell which places to look at; the
-// outer map would too, but up to Linux 6.1 at least each look at a map of maps waits for an RCU grace period (maybe_wait_bpf_programs).
+// outer map tells too, but up to Linux 6.1 at least each look at a map of maps waits for an RCU grace period (maybe_wait_bpf_programs).
 std::set<uint32_t> PinnedKeys(const OuterMap& outer) {
   std::set<uint32_t> keys;
   std::error_code ec;
@@ -50,7 +61,8 @@ size_t RemoveOthers(const Program& program, const KeysInUse& in_use) {
   size_t num_removed = 0;
   for (const auto& [name, used] : maps) {
     const OuterMap outer = program.Outer(name);
-    for (const uint32_t key : PinnedKeys(outer)) num_removed += !used.contains(key) && Empty(outer, key);
+    const auto keys = program.found_inner_pins() ? PinnedKeys(outer) : FilledKeys(outer.fd);
+    for (const uint32_t key : keys) num_removed += !used.contains(key) && Empty(outer, key);
   }
   return num_removed + RemoveOtherKeys(program.MapFd("ml_keys"), in_use.keys);
 }

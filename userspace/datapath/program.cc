@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 
 #include "base/errno_error.h"
 #include "base/fd.h"
@@ -98,7 +99,10 @@ Result<Program> Program::LoadOver(const ProgramConfig& config, const std::string
     if (bpf_map__is_internal(map)) continue;
     if (auto ok = ReusePinned(map, dir + "/maps/" + bpf_map__name(map)); !ok) return tl::make_unexpected(ok.error());
   }
-  return Load(std::move(*skeleton), config);
+  auto program = Load(std::move(*skeleton), config);
+  std::error_code ec;
+  if (program) program->found_inner_pins_ = std::filesystem::exists(dir + "/inner", ec);
+  return program;
 }
 
 int Program::MapFd(const char* name) const {

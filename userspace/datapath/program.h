@@ -33,6 +33,8 @@ class Program {
   /// File descriptor of an outer map by its name in <mlnet/job.h>.
   int MapFd(const char* name) const;
   OuterMap Outer(const char* name) const;
+  /// False where this took over from a daemon whose job maps have no pins: it was older, or somebody removed them.
+  bool found_inner_pins() const { return found_inner_pins_; }
   int ingress_fd() const;
   int egress_fd() const;
 
@@ -55,6 +57,7 @@ class Program {
   Skeleton skeleton_;
   ProgramConfig config_;
   std::string inner_pins_;  // empty: not pinned
+  bool found_inner_pins_ = true;
 };
 
 /// Version of libbpf at run time, "1.1.2".
