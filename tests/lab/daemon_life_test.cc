@@ -27,7 +27,8 @@ TEST(daemon_life, jobs_leave_neither_maps_nor_descriptors_behind) {
   ASSERT_NO_FATAL_FAILURE(lab.StartAll());
   std::map<std::string, int> fds;
   for (const char* host : {"w1", "w2", "a1"}) {
-    // Start looked at the sockets too: wait until it has closed those connections.
+    // Start looked at the sockets too: wait until it has closed those connections. A busy daemon may still have one, or a socket for a look
+    // at its interfaces: so less than this is right later, and a leak in each round is more.
     ASSERT_TRUE(WaitUntil([&] { return std::exchange(fds[host], lab.NumFds(host)) == lab.NumFds(host); }));
   }
   for (int round = 0; round < 6; ++round) {
@@ -41,7 +42,7 @@ TEST(daemon_life, jobs_leave_neither_maps_nor_descriptors_behind) {
     ranks.clear();  // in odd rounds the ranks are lost
     for (const char* host : {"w1", "w2", "a1"}) {
       ASSERT_TRUE(WaitUntil([&] { return lab.NumInnerMaps(host) == 0; })) << host;
-      ASSERT_TRUE(WaitUntil([&] { return lab.NumFds(host) == fds[host]; }))
+      ASSERT_TRUE(WaitUntil([&] { return lab.NumFds(host) <= fds[host]; }))
           << host << " round " << round << ": " << lab.NumFds(host) << ", before the first job " << fds[host];
     }
   }
