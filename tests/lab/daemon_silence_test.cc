@@ -46,7 +46,7 @@ class DaemonSilence : public ::testing::Test {
       }
       ranks_.push_back(pid);
     }
-    for (size_t r = 0; r < hosts.size(); ++r) ASSERT_TRUE(WaitUntil([&] { return !Read(r, "sums").empty(); })) << r;
+    for (size_t r = 0; r < hosts.size(); ++r) ASSERT_TRUE(WaitUntil([&] { return !Read(r, "sums").empty(); }, std::chrono::seconds(30))) << r;
   }
   void Rank(int rank, int world_size, const std::string& socket) {
     JoinOptions options;

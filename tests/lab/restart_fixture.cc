@@ -78,7 +78,7 @@ void RestartLab::Rank(int rank, int world_size, const std::string& job, const st
   options.rank = rank;
   options.world_size = world_size;
   options.socket = socket;
-  options.timeout = std::chrono::seconds(10);
+  options.timeout = std::chrono::seconds(60);  // of each call, too: a daemon that starts meanwhile takes seconds on a busy machine
   auto comm = Communicator::Join(options);
   if (!comm) return end(comm.error().ToString());
   std::vector<int32_t> ints(kCount), int_sums(kCount);
