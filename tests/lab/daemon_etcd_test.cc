@@ -92,7 +92,7 @@ class DaemonEtcd : public ::testing::Test {
   }
   bool IsHealthy(const std::string& member) const { return Curl(member, "/health").output.find("\"true\"") != std::string::npos; }
 
-  // The member that leads: its loss also costs an election.
+  // The member that leads: its loss also costs an election. None does while one is going on.
   std::string Leader() const {
     for (const auto& [member, pid] : pids_) {
       const Json status = Json::parse(Curl(member, "/v3/maintenance/status -d {}").output, nullptr, false);
@@ -107,6 +107,10 @@ class DaemonEtcd : public ::testing::Test {
 
   void ExpectSum(std::vector<Joined>& ranks) { lab_.ExpectSum(ranks, next_seq_++); }
 
+  // Members on a busy machine may hold an election, and give no answer meanwhile, whenever they like.
+  bool IsSoonOk(const std::string& host) {
+    return WaitUntil([&] { return lab_.Call(host, "status")["state"] == "ok"; });
+  }
   bool SaysOutage(const std::string& host) {
     return lab_.Call(host, "status")["problems"].dump().find("no answer from the store at http://") != std::string::npos;
   }
@@ -148,7 +152,7 @@ TEST_F(DaemonEtcd, job_is_made_and_ended_by_daemons_that_share_nothing_but_etcd)
   ASSERT_NO_FATAL_FAILURE(ExpectSum(ranks));
   lab_.Leave(ranks);
   EXPECT_TRUE(WaitUntil([&] { return StateOn("a1", "demo") == "closed"; }));
-  EXPECT_EQ(lab_.Call("w1", "status")["state"], "ok");
+  EXPECT_TRUE(IsSoonOk("w1")) << lab_.Call("w1", "status")["problems"];
 }
 
 TEST_F(DaemonEtcd, loss_of_a_member_stops_neither_the_running_job_nor_a_new_one) {
@@ -156,8 +160,8 @@ TEST_F(DaemonEtcd, loss_of_a_member_stops_neither_the_running_job_nor_a_new_one)
   auto running = JoinTwo("running");
   ASSERT_TRUE(running[0].ok && running[1].ok) << running[0].error.ToString();
   ASSERT_NO_FATAL_FAILURE(ExpectSum(running));
-  const std::string leader = Leader();
-  ASSERT_NE(leader, "");
+  std::string leader;
+  ASSERT_TRUE(WaitUntil([&] { return !(leader = Leader()).empty(); }));
   KillMember(leader);
   ASSERT_NO_FATAL_FAILURE(ExpectSum(running));
   auto fresh = JoinTwo("fresh");
@@ -179,7 +183,7 @@ TEST_F(DaemonEtcd, without_a_quorum_running_jobs_go_on_and_new_ones_wait_until_i
   const Joined late = std::move(lab_.Join("impatient", {{"w1", 0, 2, 1000}})[0]);
   EXPECT_EQ(late.error.code, ErrorCode::kTimeout);
   EXPECT_THAT(late.error.message, HasSubstr("waiting for the store at http://" + lab_.Address("e1") + ":2379, http://"));
-  EXPECT_THAT(late.error.message, HasSubstr("rank 0 of job 'impatient' gave up after 1"));
+  EXPECT_THAT(late.error.message, HasSubstr("rank 0 of job 'impatient' gave up after "));
   auto waiting = std::async(std::launch::async, [&] { return JoinTwo("waiting", 60'000); });
   for (const char* host : {"w1", "w2"}) {
     EXPECT_TRUE(WaitUntil([&] { return NumLines(host, "job waiting: rank") == 1 && NumLines(host, "is waiting for the store at http://") >= 1; }));
@@ -198,7 +202,7 @@ TEST_F(DaemonEtcd, without_a_quorum_running_jobs_go_on_and_new_ones_wait_until_i
   EXPECT_TRUE(WaitUntil([&] { return StateOn("a1", "leaving") == "closed"; })) << StateOn("a1", "leaving");
   for (const char* host : {"w1", "w2", "a1"}) {
     EXPECT_EQ(StateOn(host, "running"), "ready") << host;
-    EXPECT_EQ(lab_.Call(host, "status")["state"], "ok") << host;
+    EXPECT_TRUE(IsSoonOk(host)) << host << lab_.Call(host, "status")["problems"];
   }
 }
 
@@ -250,10 +254,11 @@ TEST_F(DaemonLostAnswer, member_that_nobody_waits_for_any_more_is_dropped) {
   proxy_->Lose(write_of_demo_, /*and_cut=*/true);
   const Joined late = std::move(lab_.Join("demo", {{"w1", 0, 2, 1500}})[0]);
   EXPECT_THAT(late.error.message, HasSubstr("waiting for the store at http://127.0.0.1:"));
-  const std::string row = Curl("e1", "/v3/kv/range -d '{\"key\":\"" + daemon::etcd::ToBase64("mlnet/jobs/open/demo") + "\"}'").output;
-  EXPECT_THAT(row, HasSubstr("\"count\":\"1\"")) << "it is in the store";
+  const std::string range = "/v3/kv/range -d '{\"key\":\"" + daemon::etcd::ToBase64("mlnet/jobs/open/demo") + "\"}'";
+  EXPECT_TRUE(WaitUntil([&] { return Curl("e1", range).output.find("\"count\":\"1\"") != std::string::npos; })) << "it is in the store";
+  EXPECT_TRUE(WaitUntil([&] { return proxy_->num_lost() == 1; })) << "a slow member's answer may come after the rank has given up";
   proxy_->Heal();
-  EXPECT_TRUE(WaitUntil([&] { return NumLines("w1", "has no connection any more") == 1 && StateOn("w1", "demo").empty(); }));
+  EXPECT_TRUE(WaitUntil([&] { return NumLines("w1", "has no connection any more") >= 1 && StateOn("w1", "demo").empty(); }));
 }
 
 // All daemons behind proxies that hold every answer back, as an etcd on a busy machine does.
