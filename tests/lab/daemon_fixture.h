@@ -48,7 +48,7 @@ struct JoinArgs {
   std::string host;
   int rank = 0;
   int world_size = 2;
-  int timeout_ms = 5000;
+  int timeout_ms = 20'000;  // a busy machine may take seconds to install a job
 };
 
 class DaemonLab {

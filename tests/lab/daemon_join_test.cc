@@ -130,7 +130,9 @@ TEST_F(DaemonJoin, small_mtu_is_refused_by_name) {
   ASSERT_EQ(Shell("ip -n " + lab_.Netns("w2") + " link set eth0 mtu 219").exit_code, 0);
   ASSERT_TRUE(WaitUntil([&] {
     auto ranks = JoinTwo("demo");
-    return !ranks[0].ok && ranks[0].error.code == ErrorCode::kUnsupported &&
+    // Without leaving, one of the next two might be refused for the other's sake, which is still connected, and its partner wait for it.
+    if (ranks[0].ok && ranks[1].ok) lab_.Leave(ranks);
+    return !ranks.empty() && ranks[0].error.code == ErrorCode::kUnsupported &&
            ranks[0].error.message.find("MTU 219 of eth0 on host w2") != std::string::npos;
   })) << "seen when the daemon next looks at its interfaces";
 }
