@@ -21,13 +21,24 @@ class DaemonJoin : public ::testing::Test {
 
   std::vector<Joined> JoinTwo(const std::string& job) { return lab_.Join(job, {{"w1", 0}, {"w2", 1}}); }
 
+  // Where a busy daemon tells of the probe later than the root waits for it, the job makes copies: that one is left for another.
+  std::vector<Joined> JoinTwoByMulticast(const std::string& job) {
+    std::vector<Joined> ranks;
+    EXPECT_TRUE(WaitUntil([&] {
+      lab_.Leave(ranks);
+      ranks = JoinTwo(job);
+      return !ranks[0].ok || !ranks[1].ok || ranks[0].reply.result["multicast"] == true;
+    }));
+    return ranks;
+  }
+
   void ExpectSum(std::vector<Joined>& ranks, uint64_t seq) { lab_.ExpectSum(ranks, seq); }
 
   DaemonLab lab_{{"w1", "w2", "a1"}};
 };
 
 TEST_F(DaemonJoin, two_hosts_join_and_the_sum_arrives_by_multicast) {
-  auto ranks = JoinTwo("demo");
+  auto ranks = JoinTwoByMulticast("demo");
   for (const Joined& rank : ranks) {
     ASSERT_TRUE(rank.ok) << rank.error.ToString();
     EXPECT_EQ(rank.reply.fds.size(), 4u) << "inbox, wake map, ring, and the membership of the group";
