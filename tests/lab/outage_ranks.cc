@@ -59,7 +59,11 @@ uint64_t Digest(const std::vector<uint32_t>& words) {
 
 void OutageRanks::Start(const OutageJob& job) {
   job_ = job;
-  StartOn(job.name, job.hosts, {"times"});
+  StartOn(job.name, job.hosts, {"times", "go"});
+}
+
+void OutageRanks::Release() {
+  for (size_t r = 0; r < num_ranks(); ++r) Write(static_cast<int>(r), "go", "on");
 }
 
 void OutageRanks::Rank(int rank) const {
@@ -74,6 +78,7 @@ void OutageRanks::Rank(int rank) const {
   std::string digests;
   std::vector<int64_t> all_us, large_us;
   for (int i = 0; i < job_.calls; ++i) {
+    if (i == job_.calls - job_.held) WaitUntil([&] { return !Read(static_cast<size_t>(rank), "go").empty(); }, std::chrono::seconds(60));
     const Call call = CallNumber(i, job_.count_most);
     std::vector<uint32_t> data = Input(call, rank, i);
     CallOptions how;

@@ -15,6 +15,7 @@ struct OutageJob {
   int calls = 0;
   size_t count_most = 0;  // elements of the largest call
   int timeout_ms = 20'000;
+  int held = 0;  // so many of its last calls are not made before Release
 };
 
 class OutageRanks final : public RankProcesses {
@@ -24,6 +25,8 @@ class OutageRanks final : public RankProcesses {
   void Start(const OutageJob& job);
   /// Of all ranks, waiting for them: a digest of every result, or the error that ended it.
   std::vector<std::string> Outcomes() const;
+  /// The calls that were held.
+  void Release();
   struct Times {
     int slowest_ms = 0;
     int median_us = 0;  // of the largest calls, in the second half
