@@ -24,6 +24,12 @@ class DaemonRingStart : public ::testing::Test {
     EXPECT_EQ(ran.exit_code, 0) << ran.output;
   }
   Json Show(const std::string& job) { return lab_.Call("w1", "job.show", {{"name", job}}); }
+  /// The job as it is when all have left: what ranks count they say once a second, and then.
+  Json ShowOver(const std::string& job) {
+    Json shown;
+    EXPECT_TRUE(WaitUntil([&] { return (shown = Show(job))["state"] == "closed"; })) << shown;
+    return shown;
+  }
   void CreateStar(const OutageJob& job, const std::string& require_mode = "any") {
     lab_.Call("w1", "job.create", {{"name", job.name}, {"world_size", job.hosts.size()}, {"shape", "star"}, {"require_mode", require_mode}});
   }
@@ -33,13 +39,14 @@ class DaemonRingStart : public ::testing::Test {
     OutageRanks ranks(lab_);
     ranks.Start(job);
     auto outcomes = ranks.Outcomes();
-    EXPECT_EQ(Show(job.name)["mode"], "kernel");
-    EXPECT_GT(Show(job.name)["totals"]["summed_in_kernel"], 0u);
+    const Json shown = ShowOver(job.name);
+    EXPECT_EQ(shown["mode"], "kernel");
+    EXPECT_GT(shown["totals"]["summed_in_kernel"], 0u);
     return outcomes;
   }
   void ExpectInRing(const OutageJob& job, OutageRanks& ranks, const std::vector<std::string>& expected, const std::string& why) {
     EXPECT_EQ(ranks.Outcomes(), expected);
-    const Json shown = Show(job.name);
+    const Json shown = ShowOver(job.name);
     EXPECT_EQ(shown["mode"], "ring");
     EXPECT_EQ(shown["aggregator"], nullptr);
     EXPECT_THAT(shown["mode_why"].get<std::string>(), HasSubstr(why));

@@ -21,6 +21,12 @@ class DaemonShrink : public ::testing::Test {
   void Cut(const std::string& host) { Shell("ip -n " + lab_.Netns("sw") + " link set p-" + host + " down"); }
   void Mend(const std::string& host) { Shell("ip -n " + lab_.Netns("sw") + " link set p-" + host + " up"); }
   Json Show(const std::string& job) { return lab_.Call("w1", "job.show", {{"name", job}}); }
+  /// The job as it is when all have left: what ranks count they say once a second, and then.
+  Json ShowOver(const std::string& job) {
+    Json shown;
+    EXPECT_TRUE(WaitUntil([&] { return (shown = Show(job))["state"] == "closed"; })) << shown;
+    return shown;
+  }
 
   /// The ranks of `job` have begun to sum.
   Json Begin(const ShrinkJob& job) {
@@ -51,7 +57,7 @@ TEST_F(DaemonShrink, one_rank_is_killed_and_the_others_sum_on) {
     EXPECT_THAT(ranks_.Read(rank, "error"), AllOf(HasSubstr("E_RANK_LOST"), HasSubstr(Who(2))));
     EXPECT_THAT(ranks_.Read(rank, "shrunk"), AllOf(StartsWith(" 2: "), HasSubstr(Who(2))));
   }
-  const Json after = Show("one");
+  const Json after = ShowOver("one");
   EXPECT_EQ(after["world_size"], 3);
   EXPECT_EQ(after["id"], before["id"]);
   EXPECT_GT(after["epoch"], before["epoch"]);
@@ -83,7 +89,7 @@ TEST_F(DaemonShrink, ranks_that_share_hosts_and_packets_that_carry_tags) {
   ranks_.Kill(0);
   ranks_.Kill(3);
   ExpectDone({1, 2, 4});
-  EXPECT_GT(Show("tags")["totals"]["summed_in_kernel"], 0u);
+  EXPECT_GT(ShowOver("tags")["totals"]["summed_in_kernel"], 0u);
 }
 
 TEST_F(DaemonShrink, a_stopped_rank_is_lost_and_is_refused_when_it_comes_back) {
@@ -153,8 +159,9 @@ TEST_F(DaemonShrink, a_job_in_the_ring_goes_back_to_the_kernel) {
   Mend("a1");
   ranks_.Kill(3);
   ExpectDone({0, 1, 2});
-  EXPECT_EQ(Show("ring")["mode"], "kernel");
-  EXPECT_EQ(Show("ring")["totals"]["summed_in_ring"], 0);
+  const Json after = ShowOver("ring");
+  EXPECT_EQ(after["mode"], "kernel");
+  EXPECT_EQ(after["totals"]["summed_in_ring"], 0);
 }
 
 }  // namespace
