@@ -130,7 +130,7 @@ TEST_F(DaemonOutage, a_job_that_requires_the_kernel_ends_by_name) {
   const auto begin = std::chrono::steady_clock::now();
   Cut("a1");
   EXPECT_THAT(ranks.Outcomes(), Each(AnyOf(HasSubstr("host a1, which sums at"), HasSubstr("host a1 has not heard of"))));
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10)) << "not by the timeout of a call";
   EXPECT_EQ(lab_.Call("w1", "job.show", {{"name", "strict"}})["totals"]["summed_in_ring"], 0);
 }
 

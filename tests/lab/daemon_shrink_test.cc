@@ -117,7 +117,7 @@ TEST_F(DaemonShrink, a_rank_that_never_asks_is_named_after_the_wait_and_refused_
   ranks_.Kill(1);
   for (const size_t rank : {0, 2}) {
     ASSERT_TRUE(ranks_.WaitFor(rank, "shrunk")) << ranks_.Read(rank, "outcome");
-    EXPECT_THAT(ranks_.Read(rank, "shrunk"), AllOf(StartsWith(" 1 3: "), HasSubstr(Who(3) + " did not ask to go on within 15")));
+    EXPECT_THAT(ranks_.Read(rank, "shrunk"), AllOf(StartsWith(" 1 3: "), HasSubstr(Who(3) + " did not ask to go on within ")));
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(8));
   ranks_.TellToAsk(3);
