@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Jobs that begin where nobody sums: none is configured, all are dead, or those of the plan do not become ready. They begin in the
 // ring, with the bits of a job in the kernel; where the kernel is required they fail at once.
+#include <sqlite3.h>
+#include <sys/wait.h>
+
 #include <chrono>
 #include <csignal>
 
+#include "base/clock.h"
 #include "lab/outage_ranks.h"
+#include "unit/daemon/sql.h"
 
 namespace mlnet::test {
 namespace {
@@ -22,6 +27,32 @@ class DaemonRingStart : public ::testing::Test {
     lab_.Signal(host, SIGKILL);
     const Ran ran = Shell("nsenter --net=/run/netns/" + lab_.Netns(host) + " " MLNETD_BINARY " --clean --config " + lab_.ConfigFile(host));
     EXPECT_EQ(ran.exit_code, 0) << ran.output;
+  }
+  // Others that write at the moment are through before long.
+  bool CanWrite() const {
+    sqlite3* db = nullptr;
+    EXPECT_EQ(sqlite3_open(lab_.Path("store.db").c_str(), &db), SQLITE_OK);
+    sqlite3_busy_timeout(db, 1000);
+    const bool can_write = sqlite3_exec(db, "BEGIN IMMEDIATE; ROLLBACK", nullptr, nullptr, nullptr) == SQLITE_OK;
+    sqlite3_close(db);
+    return can_write;
+  }
+  /// Stops a daemon, but not in the middle of a write to the store: nobody could write then.
+  void Freeze(const std::string& host) {
+    ASSERT_TRUE(WaitUntil([&] {
+      ::kill(lab_.Pid(host), SIGSTOP);
+      ::waitpid(lab_.Pid(host), nullptr, WUNTRACED);
+      if (CanWrite()) return true;
+      ::kill(lab_.Pid(host), SIGCONT);
+      return false;
+    }));
+  }
+  /// It goes on, and has a young heartbeat again.
+  void Thaw(const std::string& host) {
+    const uint64_t at_ms = WallMs();
+    ::kill(lab_.Pid(host), SIGCONT);
+    const std::string heartbeat = "SELECT heartbeat_ms FROM hosts WHERE host = '" + host + "'";
+    ASSERT_TRUE(WaitUntil([&] { return std::stoull(Sql(lab_.Path("store.db"), heartbeat)) > at_ms; }));
   }
   Json Show(const std::string& job) { return lab_.Call("w1", "job.show", {{"name", job}}); }
   /// The job as it is when all have left: what ranks count they say once a second, and then.
@@ -104,16 +135,15 @@ TEST_F(DaemonRingStart, an_aggregator_that_does_not_become_ready_is_not_waited_f
   ASSERT_NO_FATAL_FAILURE(StartAll());
   const OutageJob job{"late", hosts_, 24, 60'000};
   const auto expected = InKernel(job);
-  ::kill(lab_.Pid("a1"), SIGSTOP);
+  ASSERT_NO_FATAL_FAILURE(Freeze("a1"));
   OutageRanks ranks(lab_);
   const auto begin = std::chrono::steady_clock::now();
   ranks.Start(job);
   ExpectInRing(job, ranks, expected, "not ready to sum within ");
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
 
-  ::kill(lab_.Pid("a1"), SIGCONT);
-  ASSERT_TRUE(WaitUntil([&] { return lab_.Call("a1", "status")["host"] == "a1"; }));
-  ::kill(lab_.Pid("a1"), SIGSTOP);
+  ASSERT_NO_FATAL_FAILURE(Thaw("a1"));
+  ASSERT_NO_FATAL_FAILURE(Freeze("a1"));
   const OutageJob gone{"gone", hosts_, 24, 60'000};
   ranks.Start(gone);
   ASSERT_TRUE(WaitUntil([&] { return lab_.Call("w1", "job.list").dump().find("\"gone\"") != std::string::npos && Show("gone")["state"] == "preparing"; }));
