@@ -23,7 +23,7 @@ class DaemonTrace : public ::testing::Test {
     for (int rank = 0; rank < 2; ++rank) {
       ranks_.emplace_back([this, rank] { lab_.In(rank == 0 ? "w1" : "w2", [&] { Rank(rank); }); });
     }
-    ASSERT_TRUE(WaitUntil([&] { return num_calls_ > 4; }));
+    ASSERT_TRUE(WaitUntil([&] { return num_calls_ > 4; }, std::chrono::seconds(30)));
   }
   void TearDown() override {
     is_over_ = true;
@@ -63,8 +63,8 @@ class DaemonTrace : public ::testing::Test {
 };
 
 TEST_F(DaemonTrace, shows_each_call_from_the_rank_over_the_sum_to_the_result) {
-  // The aggregator's kernel tells for longer: what the rank records lies within.
-  Json of_a1 = lab_.Call("a1", "trace.begin", {{"name", "demo"}, {"ms", 2'000}});
+  // The aggregator's kernel tells for longer: what the rank records lies within, also where mlnetctl takes seconds to begin.
+  Json of_a1 = lab_.Call("a1", "trace.begin", {{"name", "demo"}, {"ms", 6'000}});
   EXPECT_EQ(lab_.CallError("a1", "trace.begin", {{"name", "demo"}}).code, ErrorCode::kConflict);
   const Ran of_rank = Ctl("w1", "-j trace demo --seconds 0.5 -o " + lab_.Path("w1.json"));
   ASSERT_EQ(of_rank.exit_code, 0) << of_rank.output;
@@ -73,7 +73,7 @@ TEST_F(DaemonTrace, shows_each_call_from_the_rank_over_the_sum_to_the_result) {
     const Json some = lab_.Call("a1", "trace.take", {{"name", "demo"}});
     for (const Json& row : some["rows"]) of_a1["rows"].push_back(row);
     return some["is_over"] == true;
-  }));
+  }, std::chrono::seconds(30)));
   const Json of_w1 = Json::parse(of_rank.output)["hosts"][0];
   EXPECT_GT(of_w1["collectives"], 0);
   EXPECT_EQ(of_w1["sums"], 0) << "no sum is made on this host";
