@@ -282,10 +282,11 @@ TEST(Perf, CountsWhatEachCollectiveSendsIntoTheCore) {
   EXPECT_EQ(row["shape"], "star");
   EXPECT_EQ(row["placement"], "interleaved");
   const double contribution = 200003 * 4 * 1514.0 / 1408;
+  const double again = row["retransmits"].get<double>() * 1514;  // of ranks that had to wait for a processor; of both iterations
   EXPECT_GT(row["core_bytes"].get<double>(), 4 * contribution);
-  EXPECT_LT(row["core_bytes"].get<double>(), 4 * contribution * 1.05) << "and probes, and joining the group";
+  EXPECT_LT(row["core_bytes"].get<double>(), 4 * contribution * 1.05 + again) << "and probes, and joining the group";
   EXPECT_GT(row["links"]["r1"]["rx_bytes"].get<double>(), contribution);
-  EXPECT_LT(row["links"]["r1"]["rx_bytes"].get<double>(), 2 * contribution * 1.05) << "at most one result a host";
+  EXPECT_LT(row["links"]["r1"]["rx_bytes"].get<double>(), 2 * contribution * 1.05 + again) << "at most one result a host";
   EXPECT_GT(row["cpu_percent"].get<double>(), 0);
   const Output jobs = lab.Exec("w1", {(LabProgram().parent_path() / "mlnetctl").string(), "job", "list"});
   EXPECT_THAT(jobs.out, testing::Not(HasSubstr("perf-"))) << "declared jobs are taken back";

@@ -81,7 +81,9 @@ TEST(Trees, one_packet_a_host_leaves_for_all_of_its_ranks) {
     // What came to the aggregator: two collectives of two hosts, 4 bytes an element and headers, once for 8 ranks.
     const double bytes = Stats(lab, "a1")["bytes_in"].get<double>(), once = 2.0 * 2 * 4 * 1000003;
     EXPECT_GT(bytes, once * 0.95) << "loss " << loss;
-    EXPECT_LT(bytes, once * (loss == "0" ? 1.12 : 1.4)) << "loss " << loss;
+    // 16 ranks that wait for a processor send again without any loss: at most a frame each time.
+    const double again = result["rows"][0]["retransmits"].get<double>() * 1514;
+    EXPECT_LT(bytes, once * (loss == "0" ? 1.12 : 1.4) + again) << "loss " << loss;
   }
 }
 
