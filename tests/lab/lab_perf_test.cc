@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(Labs, PerfUnderFaults,
 TEST(Perf, WhileItRunsTheAggregatorIsNativeAndNoProcessHasTheDataPort) {
   const Lab lab({"--workers", "2", "--aggregators", "1"});
   Json result;
-  std::thread run([&] { result = Perf(lab, {"--sizes", "16M", "--iters", "6", "--check"}); });
+  std::thread run([&] { result = Perf(lab, {"--sizes", "16M", "--iters", "20", "--check"}); });
   const auto contributions = [&] {
     const Output stats = lab.Exec("a1", {(LabProgram().parent_path() / "mlnetctl").string(), "-j", "stats"});
     const Json json = Json::parse(stats.out, nullptr, false);
