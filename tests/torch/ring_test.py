@@ -10,6 +10,7 @@ from torch_lab import Lab, wait_until
 WORKERS = 4
 STEPS = 120
 STEPS_BEFORE = 30
+STEPS_HELD = 20  # for the loss: without it they might be done before a busy machine has got to it
 lab = None
 
 
@@ -29,10 +30,13 @@ def steps_of(progress):
 def train(folder, name, meanwhile=None):
     progress = pathlib.Path(folder) / f"{name}.progress"
     variables = {"PROGRESS": progress, "STOP": pathlib.Path(folder) / "never", "STEPS": STEPS, "MLNET_JOB": name}
+    if meanwhile:
+        variables |= {"STEPS_HELD": STEPS_HELD, "RELEASE": progress.with_suffix(".release")}
     session = lab.start_session("ranks_outage", variables, WORKERS)
     if meanwhile:
         wait_until("some steps are done", lambda: steps_of(progress) >= STEPS_BEFORE or not session.is_running())
         meanwhile()
+        variables["RELEASE"].touch()
     return session.wait()
 
 
