@@ -104,11 +104,11 @@ TEST_F(DaemonJoin, deadline_names_the_missing_ranks_on_all_that_wait) {
 }
 
 TEST_F(DaemonJoin, other_world_size_is_told_to_every_rank_at_once) {
-  auto ranks = lab_.Join("demo", {{"w1", 0, 3, 10000}, {"w2", 1, 4, 10000}});
+  auto ranks = lab_.Join("demo", {{"w1", 0, 3, 30'000}, {"w2", 1, 4, 30'000}});
   for (const Joined& rank : ranks) {
     EXPECT_EQ(rank.error.code, ErrorCode::kMismatch);
     EXPECT_THAT(rank.error.message, HasSubstr("world_size"));
-    EXPECT_LT(rank.took_ms, 5000u);
+    EXPECT_LT(rank.took_ms, 20'000u) << "not its deadline";
   }
 }
 

@@ -42,7 +42,7 @@ class DaemonOutage : public ::testing::Test {
     return outcomes;
   }
   bool IsInRing(const std::string& job) {
-    return WaitUntil([&] { return lab_.Call("w1", "job.show", {{"name", job}})["mode"] == "ring"; });
+    return WaitUntil([&] { return lab_.Call("w1", "job.show", {{"name", job}})["mode"] == "ring"; }, std::chrono::seconds(30));
   }
   /// The job begins, `lose` happens after some calls, and the ranks return what they would have.
   void ExpectGoesOn(OutageJob job, const std::vector<std::string>& expected, int calls_before, const std::function<void()>& lose) {

@@ -155,7 +155,7 @@ TEST_F(DaemonShrink, a_job_in_the_ring_goes_back_to_the_kernel) {
   ASSERT_NO_FATAL_FAILURE(StartAll());
   Begin({"ring", hosts_, 3});
   Cut("a1");
-  ASSERT_TRUE(WaitUntil([&] { return Show("ring")["totals"]["summed_in_ring"] > 0; }));
+  ASSERT_TRUE(WaitUntil([&] { return Show("ring")["totals"]["summed_in_ring"] > 0; }, std::chrono::seconds(30)));
   Mend("a1");
   ranks_.Kill(3);
   ExpectDone({0, 1, 2});
