@@ -130,7 +130,8 @@ void SetLink(Round& round, const std::string& host, const char* state) {
 // As behind another switch: the host's own NIC sees nothing of it. (One that loses its carrier forgets its neighbours, and asks for
 // them once a second: longer than lost_ms.)
 void SetPort(Round& round, const std::string& host, const char* state) {
-  Shell("ip netns exec " + round.lab().Netns("sw") + " bridge link set dev p-" + host + " state " + state);
+  // Not by `ip netns exec`, which makes mounts, and so takes the longer the busier the machine is: the cut is to be shorter than lost_ms.
+  Shell("nsenter --net=/run/netns/" + round.lab().Netns("sw") + " bridge link set dev p-" + host + " state " + state);
 }
 void HitRank(Round& round, int signal) {
   round.ChooseVictim();
