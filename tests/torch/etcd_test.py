@@ -65,7 +65,14 @@ class Cluster:
         def leads(member):
             status = member.ask("/v3/maintenance/status", "-d", "{}")
             return status.get("leader") and status["leader"] == status["header"]["member_id"]
-        return next(member for member in self.members if leads(member))
+
+        leaders = []
+
+        def is_one_leading():
+            leaders[:] = [member for member in self.members if leads(member)]
+            return leaders
+        wait_until("a member leads", is_one_leading)  # none does during an election
+        return leaders[0]
 
     def start_daemon(self, host):
         config = self.folder / f"{host['name']}.toml"
