@@ -217,6 +217,7 @@ void DaemonLab::Signal(const std::string& host, int signal) {
   const pid_t pid = daemons_.at(host);
   daemons_.erase(host);
   ::kill(pid, signal);
+  ::kill(pid, SIGCONT);  // one that a test has stopped, and that failed before it went on, would never end
   int status = 0;
   ::waitpid(pid, &status, 0);
   const bool is_orderly = WIFEXITED(status) && WEXITSTATUS(status) == 0;
