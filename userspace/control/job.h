@@ -16,7 +16,7 @@
 namespace mlnet::control {
 
 inline constexpr uint64_t kLateJoinMs = 2000;     // a rank that comes this late still hears of the failure
-inline constexpr uint64_t kDescribeWaitMs = 500;  // ranks have this long to say what they are calling
+inline constexpr uint64_t kDescribeWaitMs = 2000;  // ranks have this long to say what they are calling: busy ones need it
 
 struct JoinRequest {
   int rank = 0;
