@@ -25,8 +25,6 @@ struct IfaceRecord {
   std::string address6{};  // IPv6
   int prefix6 = 0;
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(IfaceRecord, name, address, prefix, mtu, aggregator, attached, rate_bps,
-                                                address6, prefix6)
 
 struct HostRecord {
   std::string host;
@@ -42,8 +40,6 @@ struct HostRecord {
   uint64_t heartbeat_ms = 0;  // a column of its own: beats must not look like changes
   std::string local_address6{};  // as local_address, for jobs with IPv6
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(HostRecord, host, instance, pid, port, slots_free, local_address, ifaces, rack,
-                                                oversubscription, running, local_address6)
 
 /// What an operator may set per job.
 struct JobSpec {
@@ -65,8 +61,6 @@ struct JobSpec {
   std::string require_mode = "any";  // or "kernel": it fails rather than go on in user space (ring.h)
   bool mac = false;             // all packets carry a tag made with the key of the job
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobSpec, slots, classes, multicast, shape, root, timeout_ms, deadline_ms, rto_min_us,
-                                                rto_max_us, window_first, weight, order, work_bytes, ceiling, lost_ms, require_mode, mac)
 
 /// What the order of jobs depends on (order.h); noted by the host of rank 0, and only when something turns.
 struct JobProgress {
@@ -79,8 +73,6 @@ struct JobProgress {
   uint64_t waited_ms = 0;
   uint64_t served_ms = 0;  // in front
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobProgress, work_bytes, done_bytes, is_moving, is_in_front, is_overdue, since_ms,
-                                                waited_ms, served_ms)
 
 /// A NIC that the job uses.
 struct PlanPort {
@@ -89,20 +81,17 @@ struct PlanPort {
   std::string address;
   std::string local_address;  // where ranks on the same host reach its own node; empty: it has none
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PlanPort, host, iface, address, local_address)
 
 /// A host in a tree. Whether it is a node that sums follows from what is below it (tree.h).
 struct PlanNode {
   size_t port = 0;  // index into Plan::ports
   int parent = -1;  // index into PlanTree::nodes; -1: the root
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PlanNode, port, parent)
 
 struct PlanTree {
   uint32_t weight = 1;          // share of large calls
   std::vector<PlanNode> nodes;  // the root first; all hosts with ranks, and those that sum between them and the root
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PlanTree, weight, nodes)
 
 struct Plan {
   uint16_t job_id = 0;
@@ -119,8 +108,6 @@ struct Plan {
   std::vector<std::string> host_of_rank;
   std::string server_host;  // the root of the only tree; empty: the job has no server
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Plan, job_id, epoch, port, shape, why, ports, trees, group, blocks, log2_slots,
-                                                classes, host_of_rank, server_host)
 
 /// The ring of ranks that took over from a lost host (ring.h).
 struct RingRecord {
@@ -128,7 +115,6 @@ struct RingRecord {
   std::string why;        // who was lost
   std::string token;      // shows that who connects belongs to the job; never shown
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RingRecord, began_ms, why, token)
 
 /// What a job goes on from that has lost ranks (shrink.h).
 struct ShrinkRecord {
@@ -139,7 +125,6 @@ struct ShrinkRecord {
   std::string why;          // who was lost, and how
   std::string given_up;     // of a job that failed: who did not ask to go on in time
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ShrinkRecord, from, world_size_full, lost, lost_hosts, why, given_up)
 
 inline constexpr const char* kJoining = "joining";
 inline constexpr const char* kPreparing = "preparing";
@@ -174,9 +159,6 @@ struct JobRecord {
   RingRecord ring;
   ShrinkRecord shrunk;
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobRecord, name, incarnation, state, world_size, declared, deleted, spec, progress, plan,
-                                                job_id, fan, fan_why, key, uid, opened_ms, planned_ms, failed_ms, mismatch_ms, failed_joining,
-                                                code, reason, hint, ranks, ring, shrunk)
 
 inline constexpr int kServerRank = -1;  // of the job's server, a member like the ranks
 
@@ -198,8 +180,6 @@ struct MemberRecord {
   bool goes_on = false;        // of a job that failed: asks to go on with those who are left
   int former_rank = -1;        // of a job that goes on: in the incarnation that failed
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(MemberRecord, incarnation, rank, host, pid, connected, left, fingerprint,
-                                                collective, pings, uid, rings, ring_port, goes_on, former_rank)
 
 /// How far one host is with one job.
 struct JobHostRecord {
@@ -210,7 +190,6 @@ struct JobHostRecord {
   bool serving = false;         // the trees it sums send results the way that was decided
   std::string silent_root{};      // whom it has not heard of for too long, of the roots
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobHostRecord, incarnation, host, prepared, multicast_seen, serving, silent_root)
 
 /// A job with everything that belongs to its present incarnation.
 struct JobView {
@@ -218,6 +197,35 @@ struct JobView {
   std::vector<MemberRecord> members;  // by rank
   std::vector<JobHostRecord> hosts;
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobView, job, members, hosts)
+
+/// All of them as JSON, for the store and between hosts; what is not there has its default value. Throws Json::exception where a type is wrong.
+void to_json(Json& json, const IfaceRecord& record);
+void from_json(const Json& json, IfaceRecord& record);
+void to_json(Json& json, const HostRecord& record);
+void from_json(const Json& json, HostRecord& record);
+void to_json(Json& json, const JobSpec& record);
+void from_json(const Json& json, JobSpec& record);
+void to_json(Json& json, const JobProgress& record);
+void from_json(const Json& json, JobProgress& record);
+void to_json(Json& json, const PlanPort& record);
+void from_json(const Json& json, PlanPort& record);
+void to_json(Json& json, const PlanNode& record);
+void from_json(const Json& json, PlanNode& record);
+void to_json(Json& json, const PlanTree& record);
+void from_json(const Json& json, PlanTree& record);
+void to_json(Json& json, const Plan& record);
+void from_json(const Json& json, Plan& record);
+void to_json(Json& json, const RingRecord& record);
+void from_json(const Json& json, RingRecord& record);
+void to_json(Json& json, const ShrinkRecord& record);
+void from_json(const Json& json, ShrinkRecord& record);
+void to_json(Json& json, const JobRecord& record);
+void from_json(const Json& json, JobRecord& record);
+void to_json(Json& json, const MemberRecord& record);
+void from_json(const Json& json, MemberRecord& record);
+void to_json(Json& json, const JobHostRecord& record);
+void from_json(const Json& json, JobHostRecord& record);
+void to_json(Json& json, const JobView& record);
+void from_json(const Json& json, JobView& record);
 
 }  // namespace mlnet::control
