@@ -13,7 +13,7 @@ function(mlnet_bpf_object name source)
   file(MAKE_DIRECTORY "${dir}")
   add_custom_command(OUTPUT "${object}"
     COMMAND ${MLNET_BPF_CLANG} -target bpf -mcpu=v3 -O2 -g -std=gnu11 -Wall -Wextra -Werror
-            -I "${CMAKE_SOURCE_DIR}/bpf" -I "${CMAKE_SOURCE_DIR}/bpf/abi" -isystem "/usr/include/${CMAKE_LIBRARY_ARCHITECTURE}"
+            -I "${CMAKE_SOURCE_DIR}/bpf" -I "${CMAKE_SOURCE_DIR}/bpf/abi" -isystem "${CMAKE_SYSROOT}/usr/include/${CMAKE_LIBRARY_ARCHITECTURE}"
             -MMD -MF "${object}.d" -MT "${object}" -c "${CMAKE_CURRENT_SOURCE_DIR}/${source}" -o "${object}"
     DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${source}" DEPFILE "${object}.d"
     COMMENT "BPF ${name}" VERBATIM)

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # Debian packages, one per install component: `cpack --config BUILD/CPackConfig.cmake -B FOLDER`. They are for /usr, whatever
 # prefix the build folder has. Dependencies on libraries are dpkg-shlibdeps' findings.
-set(MLNET_PACKAGES mlnetd mlnet-tools libmlnet libmlnet-dev)
-if(MLNET_PEERS)
-  list(APPEND MLNET_PACKAGES mlnet-peers)
-endif()
-if(MLNET_TORCH)
-  list(APPEND MLNET_PACKAGES python3-mlnet)
+if(MLNET_AGGREGATOR_ONLY)
+  set(MLNET_PACKAGES mlnet-aggregator)
+else()
+  set(MLNET_PACKAGES mlnetd mlnet-tools libmlnet libmlnet-dev)
+  if(MLNET_PEERS)
+    list(APPEND MLNET_PACKAGES mlnet-peers)
+  endif()
+  if(MLNET_TORCH)
+    list(APPEND MLNET_PACKAGES python3-mlnet)
+  endif()
 endif()
 
 set(CPACK_GENERATOR DEB)
@@ -26,6 +30,10 @@ set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY "=")
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS "${CMAKE_BINARY_DIR}/userspace/worker")
 set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
+if(CMAKE_CROSSCOMPILING)
+  set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE arm64)
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS OFF)  # dpkg-shlibdeps knows this machine's packages; tools/build-arm64 looks into the sysroot
+endif()
 
 set(debian "${CMAKE_SOURCE_DIR}/tools/debian")
 foreach(package IN LISTS MLNET_PACKAGES)
@@ -43,6 +51,14 @@ set(CPACK_DEBIAN_MLNETD_PACKAGE_DEPENDS "systemd | systemd-standalone-sysusers")
 set(CPACK_DEBIAN_MLNETD_PACKAGE_RECOMMENDS "mlnet-tools (= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_MLNETD_PACKAGE_CONTROL_EXTRA
     "${debian}/conffiles;${debian}/postinst;${debian}/prerm;${debian}/postrm")
+
+set(CPACK_COMPONENT_MLNET-AGGREGATOR_DESCRIPTION "daemon that sums gradients in this host's kernel, for hosts without ranks
+mlnetd and mlnetctl alone: for SmartNICs and other hosts that sum what
+workers send them, and train nothing themselves.")
+set(CPACK_DEBIAN_MLNET-AGGREGATOR_PACKAGE_DEPENDS "${CPACK_DEBIAN_MLNETD_PACKAGE_DEPENDS}")
+set(CPACK_DEBIAN_MLNET-AGGREGATOR_PACKAGE_CONFLICTS "mlnetd, mlnet-tools")
+set(CPACK_DEBIAN_MLNET-AGGREGATOR_PACKAGE_REPLACES "mlnetd, mlnet-tools")
+set(CPACK_DEBIAN_MLNET-AGGREGATOR_PACKAGE_CONTROL_EXTRA "${CPACK_DEBIAN_MLNETD_PACKAGE_CONTROL_EXTRA}")
 
 set(CPACK_COMPONENT_MLNET-TOOLS_DESCRIPTION "mlnetctl, and clusters of network namespaces to try mlnet in
 mlnetctl asks and steers the daemons; mlnet-lab builds a cluster on one
