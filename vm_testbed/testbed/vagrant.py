@@ -78,7 +78,8 @@ class VagrantMachines:
         require(not pathlib.Path("/run/systemd/system").exists(), "libvirtd does not run: systemctl start libvirtd, or use --qemu")
         for name in ("virtlogd", "libvirtd"):
             log = open(self.folder / f"{name}.log", "wb")
-            self.daemons.append(subprocess.Popen([name], stdin=subprocess.DEVNULL, stdout=log, stderr=log))
+            self.daemons.append(subprocess.Popen([name], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                                 start_new_session=True))  # Ctrl-C is not for them: they are needed to clear away
         deadline = time.monotonic() + 30
         while self._virsh("version", check=False).returncode != 0:
             require(time.monotonic() < deadline, f"libvirtd does not answer, see {self.folder}/libvirtd.log")
