@@ -15,6 +15,7 @@ QUEUE_PACKETS = 1000
 
 class Cluster:
     def __init__(self, provider, topology, packages, rank_program, folder):
+        """`packages`: a function of a host."""
         self.provider, self.topology, self.packages, self.rank_program, self.folder = provider, topology, packages, rank_program, folder
         self.machines = {}
 
@@ -94,7 +95,7 @@ class Cluster:
 
     def _set_up_host(self, host):
         machine = self.machine(host)
-        machine.put("/opt/testbed", {path.name: path for path in self.packages} | {"mlnet-vm-rank": self.rank_program})
+        machine.put("/opt/testbed", {path.name: path for path in self.packages(host)} | {"mlnet-vm-rank": self.rank_program})
         machine.put("/etc/testbed", {"scenario": f"#!/bin/sh\nip link set {NIC} up mtu {self.topology.mtu}\nip addr add {host.address}/24 dev {NIC}\n".encode()})
         machine.run(f"hostname {host.name}; echo {host.name} >/etc/hostname; echo '{host.address} {host.name}' >>/etc/hosts\n"
                     "chmod +x /etc/testbed/scenario; /etc/testbed/scenario")
@@ -133,10 +134,10 @@ class Cluster:
     def describe(self, host):
         """Facts for the report: kernel, driver, mode, and what the kernel's log says about XDP."""
         iface, machine = self.iface(host), self.machine(host)
-        kernel, queues = machine.run(f"uname -r; ls -d /sys/class/net/{NIC}/queues/tx-* | wc -l").split()
+        kernel, kind, queues = machine.run(f"uname -rm; ls -d /sys/class/net/{NIC}/queues/tx-* | wc -l").split()
         notes = [line.split("] ", 1)[-1] for line in machine.run("dmesg | grep -i xdp || true").splitlines()]
         return {"name": host.name, "role": "aggregator" if host.is_aggregator else "worker", "address": host.address, "kernel": kernel,
-                "driver": iface["driver"], "mode": iface["mode"], "via": iface["via"], "why": iface["why"], "queues": int(queues), "kernel_log": notes}
+                "machine": kind, "driver": iface["driver"], "mode": iface["mode"], "via": iface["via"], "why": iface["why"], "queues": int(queues), "kernel_log": notes}
 
     def verdicts(self, host):
         """How many packets ended how in this host's XDP programs, of those that did."""

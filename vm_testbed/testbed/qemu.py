@@ -3,7 +3,9 @@
 host but files below one folder; all processes end with this one, however it ends."""
 import contextlib
 import ctypes
+import dataclasses
 import json
+import pathlib
 import signal
 import socket
 import subprocess
@@ -18,11 +20,18 @@ from .topology import SWITCH
 PR_SET_PDEATHSIG = 1
 # no_timer_check: on a busy machine an emulated timer is late, and the kernel would give up. Units: what Vagrant's way of logging in
 # needs and this one does not.
-KERNEL = ("root=/dev/vda1 rw net.ifnames=0 console=ttyS0 quiet mitigations=off no_timer_check testbed.eth0=10.0.2.15/24 " +
+KERNEL = ("root=/dev/vda1 rw net.ifnames=0 quiet mitigations=off no_timer_check testbed.eth0=10.0.2.15/24 " +
           " ".join(f"systemd.mask={unit}" for unit in ("systemd-networkd.service", "systemd-networkd.socket", "dbus.service", "dbus.socket",
                                                        "systemd-udevd.service", "systemd-udev-trigger.service", "systemd-udevd-kernel.socket",
                                                        "systemd-udevd-control.socket", "kmod-static-nodes.service")))
 BOOT_LIMIT_S = 420
+
+
+@dataclasses.dataclass
+class Board:
+    box: pathlib.Path
+    console: str
+    command: list
 
 
 def end_with_parent():
@@ -35,9 +44,16 @@ class QemuMachines:
     queues = 1
 
     def __init__(self, topology, box, folder, memory_mb):
-        self.topology, self.box, self.folder, self.memory_mb = topology, box, folder, memory_mb
+        self.topology, self.folder, self.memory_mb = topology, folder, memory_mb
         self.accel = accel.choose(box)
+        x86 = Board(box, "ttyS0", ["qemu-system-x86_64", *accel.cpu_arguments(self.accel)])
+        self.boards = dict.fromkeys([SWITCH] + [host.name for host in topology.hosts], x86)
         self.machines, self.processes, self.store = {}, {}, None
+
+    def use_arm64_aggregators(self, box):
+        """Always emulated; the processor is that of a BlueField-2."""
+        arm64 = Board(box, "ttyAMA0", ["qemu-system-aarch64", "-machine", "virt", "-cpu", "cortex-a72"])
+        self.boards |= dict.fromkeys([host.name for host in self.topology.aggregators], arm64)
 
     def up(self):
         self.store = EtcdStore("127.0.0.1", "10.0.2.2", self.folder, end_with_parent)  # as QEMU's user network has it
@@ -74,19 +90,18 @@ class QemuMachines:
         return [f"dgram,local.type=unix,local.path={here},remote.type=unix,remote.path={there}" for here, there in (ends, ends[::-1])]
 
     def _start(self, name, plugs):
-        disk, port = self.folder / f"{name}.qcow2", free_port("127.0.0.1")
-        subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", self.box / "disk.raw", disk], check=True)
-        command = ["qemu-system-x86_64", "-name", name, "-nodefaults", "-no-user-config", "-display", "none", "-m", str(self.memory_mb), "-smp", "1",
-                   *accel.cpu_arguments(self.accel), "-kernel", self.box / "vmlinuz", "-initrd", self.box / "initrd.img",
-                   "-append", KERNEL, "-serial", f"file:{self.folder}/{name}.console.log",
+        board, disk, port = self.boards[name], self.folder / f"{name}.qcow2", free_port("127.0.0.1")
+        subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", board.box / "disk.raw", disk], check=True)
+        command = [*board.command, "-name", name, "-nodefaults", "-no-user-config", "-display", "none", "-m", str(self.memory_mb), "-smp", "1",
+                   "-kernel", board.box / "vmlinuz", "-initrd", board.box / "initrd.img", "-append", f"{KERNEL} console={board.console}", "-serial", f"file:{self.folder}/{name}.console.log",
                    "-drive", f"file={disk},if=virtio,format=qcow2,cache=unsafe", "-object", "rng-random,id=random,filename=/dev/urandom",
                    "-device", "virtio-rng-pci,rng=random", "-qmp", f"unix:{self.folder}/{name}.qmp,server=on,wait=off",
-                   "-netdev", f"user,id=eth0,hostfwd=tcp:127.0.0.1:{port}-:22", "-device", "virtio-net-pci,netdev=eth0"]
+                   "-netdev", f"user,id=eth0,hostfwd=tcp:127.0.0.1:{port}-:22", "-device", "virtio-net-pci,netdev=eth0,romfile="]
         for number, (plug, mac) in enumerate(plugs, start=1):
-            command += ["-netdev", f"{plug},id=eth{number}", "-device", f"virtio-net-pci,netdev=eth{number},mac={mac}"]
+            command += ["-netdev", f"{plug},id=eth{number}", "-device", f"virtio-net-pci,netdev=eth{number},mac={mac},romfile="]
         with open(self.folder / f"{name}.qemu.log", "wb") as log:
             self.processes[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=end_with_parent)
-        self.machines[name] = Machine(name, "127.0.0.1", port, self.box / "ssh_key", self.folder)
+        self.machines[name] = Machine(name, "127.0.0.1", port, board.box / "ssh_key", self.folder)
 
     def _qmp(self, name, command):
         deadline = time.monotonic() + 10

@@ -5,24 +5,22 @@ import json
 
 from .cluster import NIC
 from .errors import require
+from .kinds import PLAIN
 from .sums import Job
 from .training import Training
 from .waiting import wait_until
 
 SCENARIOS = {}
-TORCH_SCENARIOS = set()  # those that need PyTorch in the machines
+KIND_OF = {}  # scenario -> the kind of machines that it needs
 OLDEST_KERNEL = "6.1"  # that mlnet says it runs on
 NO_FAULTS = {"loss_ppm": 0, "duplicate_ppm": 0, "reorder_ppm": 0, "corrupt_ppm": 0, "delay_us": 0}
 
 
-def scenario(function):
-    SCENARIOS[function.__name__] = function
-    return function
-
-
-def torch_scenario(function):
-    TORCH_SCENARIOS.add(function.__name__)
-    return scenario(function)
+def scenario(kind=PLAIN):
+    def add(function):
+        SCENARIOS[function.__name__], KIND_OF[function.__name__] = function, kind
+        return function
+    return add
 
 
 def short_job(cluster, name, **more):
@@ -45,7 +43,7 @@ def finish_after(what, job):
     return job.finish()
 
 
-@scenario
+@scenario()
 def allreduce(cluster):
     """right sums under the topology's losses, of four kinds; Debian's kernel, native XDP on virtio_net"""
     machines = cluster.on_all(cluster.describe)
@@ -64,7 +62,7 @@ def allreduce(cluster):
     return {"machines": machines, "jobs": jobs, "links": links, "verdicts": {host.name: cluster.verdicts(host) for host in cluster.topology.hosts}}
 
 
-@scenario
+@scenario()
 def oldest(cluster):
     """the oldest kernel that mlnet supports: mlnetctl probe finds all it needs on every machine"""
     kernels = cluster.on_all(lambda host: cluster.machine(host).run("uname -r").strip())
@@ -75,7 +73,19 @@ def oldest(cluster):
     return {"kernels": kernels}
 
 
-@scenario
+@scenario("newer")
+def newest(cluster):
+    """the newest kernel that Debian has for its release (backports): what 6.1 has not is found and used, sums are right, also over a restart"""
+    kernels = cluster.on_all(lambda host: cluster.machine(host).run("uname -r").strip())
+    require(not any(kernel.startswith(f"{OLDEST_KERNEL}.") for kernel in kernels), f"kernels {kernels}: not newer than {OLDEST_KERNEL}")
+    tags = [cluster.iface(host)["tags"] for host in cluster.topology.hosts]
+    require(set(tags) == {"tcx"}, f"packets are marked through {tags}, not tcx, which this kernel has")
+    job = endless_job(cluster, "newest")
+    cluster.machine(cluster.topology.aggregators[0]).run("systemctl restart mlnetd")
+    return {"kernels": kernels, "jobs": [finish_after("a restart", job), short_job(cluster, "newest-again", ranks_per_host=2)]}
+
+
+@scenario()
 def single_queue(cluster):
     """NICs with one queue: the kernel's log warns that XDP sends under a lock, and sums are right"""
     queues = cluster.provider.queues
@@ -98,7 +108,7 @@ def single_queue(cluster):
     return {"machines": machines, "job": job}
 
 
-@scenario
+@scenario()
 def netem(cluster):
     """right sums under delay, reordering, duplication and corruption of the links, one after the other"""
     kinds = {"delay": {"delay_us": 5_000, "loss_ppm": 10_000}, "reorder": {"delay_us": 2_000, "reorder_ppm": 250_000},
@@ -115,7 +125,7 @@ def netem(cluster):
     return {"jobs": jobs, "damaged_packets": damaged}
 
 
-@scenario
+@scenario()
 def coexist(cluster):
     """xdp-filter on the same NICs through libxdp's dispatcher: it drops its packets, mlnet sums its own, also over a restart"""
     shared = f'[[iface]]\nname = "{NIC}"\nmode = "native"\nshare = "shared"\n'
@@ -149,13 +159,13 @@ def coexist(cluster):
     return {"job": report, "programs": programs}
 
 
-@torch_scenario
+@scenario("torch")
 def ddp(cluster):
     """PyTorch's DistributedDataParallel over the backend mlnet, as its package installed it: all ranks end with the parameters that NumPy finds"""
     return {"training": Training(cluster, "ddp", seed=1).start().finish()}
 
 
-@scenario
+@scenario()
 def generic(cluster):
     """generic mode on all NICs gives the same sums, and says that it is generic"""
     native = short_job(cluster, "native")
@@ -169,7 +179,7 @@ def generic(cluster):
     return {"jobs": [native, job]}
 
 
-@scenario
+@scenario()
 def vlan(cluster):
     """a VLAN device (generic mode): right sums, and the traffic class is the 802.1p priority on the wire, also of results"""
     device, traffic_class = f"{NIC}.77", 1
@@ -197,7 +207,7 @@ def vlan(cluster):
     return {"job": job, "packets_with_priority": tagged}
 
 
-@scenario
+@scenario()
 def systemd(cluster):
     """the unit's hardening is in force, ranks of a user in group mlnet get right sums, a killed daemon comes back; none of it as root"""
     host = cluster.topology.workers[0]
@@ -220,7 +230,7 @@ def systemd(cluster):
     return {"exposure": exposure, "jobs": [job, short_job(cluster, "after-kill")]}
 
 
-@scenario
+@scenario()
 def reboot(cluster):
     """the aggregator loses its power in the middle of a job: its ranks, which require the kernel, end with an error that names it; the next job is right"""
     aggregator = cluster.topology.aggregators[0]
@@ -236,7 +246,7 @@ def reboot(cluster):
     return {"errors": [text.splitlines()[-1] for text in job.texts()], "job": short_job(cluster, "after-reboot")}
 
 
-@scenario
+@scenario()
 def upgrade(cluster):
     """newer packages are installed, and the old ones again, under traffic: the daemons are restarted each time, the job goes on"""
     # One emulated processor unpacks packages, verifies programs and runs a rank: that may stand still for longer than usual.
@@ -261,7 +271,7 @@ def upgrade(cluster):
     return {"jobs": [report, short_job(cluster, "after-upgrade")]}
 
 
-@scenario
+@scenario()
 def purge(cluster):
     """purged packages leave nothing: no file, no program on the NIC, no pin, no device; installed again, it works"""
     host = cluster.topology.workers[-1]
@@ -275,3 +285,30 @@ def purge(cluster):
     cluster.install(host)
     require(not left, f"{host.name}: left behind: {left}")
     return {"job": short_job(cluster, "after-purge")}
+
+
+@scenario("arm64")
+def smartnic(cluster):
+    """an arm64 aggregator, as on a SmartNIC, from its own package: right sums, bit for bit those that the x86 hosts make of the same numbers"""
+    aggregator = cluster.topology.aggregators[0]
+    machines = cluster.on_all(cluster.describe)
+    for one in machines:
+        require(one["machine"] == ("aarch64" if one["role"] == "aggregator" else "x86_64"), f"{one['name']} is {one['machine']}")
+        require(one["driver"] == "virtio_net" and one["mode"] == "native", f"{one['name']}: {one['driver']} in {one['mode']} mode: {one['why']}")
+
+    def summed_by(shape, dtype, count):
+        name = f"{shape}-{dtype}"
+        cluster.machine(cluster.topology.workers[0]).run(f"mlnetctl job create {name} --world-size {len(cluster.topology.workers)} --shape {shape}")
+        before = cluster.verdicts(aggregator).get("SUM_FIRST", 0)
+        job = Job(cluster, name, dtype, count)
+        report = job.start().finish()
+        return job.result.tobytes(), report, cluster.verdicts(aggregator).get("SUM_FIRST", 0) - before
+
+    jobs = []
+    for dtype, count in (("float32", 100_000), ("int32", 50_000), ("float64", 20_000)):
+        there, report_there, packets_there = summed_by("star", dtype, count)
+        here, report_here, packets_here = summed_by("workers", dtype, count)
+        require(packets_there > 0 and packets_here == 0, f"{aggregator.name} summed {packets_there} and {packets_here} packets' sets, not some and none")
+        require(there == here, f"{dtype}: arm64's sum has other bits than x86's")
+        jobs += [report_there, report_here]
+    return {"machines": machines, "jobs": jobs, "verdicts": cluster.verdicts(aggregator)}

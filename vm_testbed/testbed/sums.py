@@ -62,6 +62,7 @@ class Job:
         self.inputs = make_inputs(self.dtype, count, len(self.hosts), seed)
         self.stop_file = f"/run/{name}.stop" if endless else ""
         self.processes = []
+        self.result = None  # the sum, once it is checked
 
     def start(self):
         for rank, host in enumerate(self.hosts):
@@ -101,6 +102,7 @@ class Job:
         results = [numpy.frombuffer(self.cluster.machine(host).get(f"/run/testbed/{self.name}-{rank}.out"), self.dtype)
                    for rank, host in enumerate(self.hosts)]
         checked = check(self.inputs, results, f"job {self.name}")
+        self.result = results[0]
         counters = [json.loads(self._text(rank).splitlines()[-1]) for rank in range(len(self.hosts))]
         for rank, one in enumerate(counters):  # a float64 block of a range that no lane holds is gathered, and added by the rank
             require(one["summed_in_kernel"] > 20 * one["summed_in_user_space"], f"job {self.name}, rank {rank}: not summed in the kernel: {one}")

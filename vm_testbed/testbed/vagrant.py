@@ -26,12 +26,12 @@ class VagrantMachines:
     name = "vagrant"
     queues = 2
 
-    def __init__(self, topology, topology_file, box, folder, memory_mb):
+    def __init__(self, topology, topology_file, box, folder, state, memory_mb):
+        """`state`: a folder that outlives the run: what Vagrant knows of its machines."""
         for tool in ("vagrant", "virsh", "libvirtd"):
             require(shutil.which(tool), f"{tool} is missing: tools/install-deps --vagrant, or use --qemu")
         self.topology, self.box, self.folder = topology, box, folder
         self.accel = accel.choose(box)
-        state = folder.parent / "vagrant"
         self.environment = os.environ | {"VAGRANT_CWD": str(HERE), "VAGRANT_DOTFILE_PATH": str(state), "VAGRANT_DEFAULT_PROVIDER": "libvirt",
                                          "VAGRANT_CHECKPOINT_DISABLE": "1", "MLNET_VM_TOPOLOGY": str(topology_file.resolve()),
                                          "MLNET_VM_BOX": str(box), "MLNET_VM_ACCEL": self.accel, "MLNET_VM_MEMORY": str(memory_mb)}

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kinds of machines that scenarios run in. The scenarios of a kind share a cluster, which no others use."""
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    box: str = ""  # box/build's option, and what its folder ends with
+    aggregator_box: str = ""  # of the aggregators, where they have another: arm64 machines
+    memory_mb: int = 512
+    packages: tuple = ()  # of mlnet, beside those that all have
+    targets: tuple = ()  # what these are built from
+
+
+PLAIN = "plain"
+KINDS = {
+    PLAIN: Kind(),
+    "newer": Kind(box="newer"),
+    "torch": Kind(box="torch", memory_mb=1536, packages=("python3-mlnet",), targets=("mlnet_torch",)),
+    "arm64": Kind(aggregator_box="arm64"),
+}
