@@ -40,17 +40,24 @@ class Cluster:
     def _set_up_switch(self):
         lines = ["hostname switch", "modprobe -a bridge sch_netem ifb act_mirred cls_matchall", "ip link add br0 type bridge mcast_snooping 0",
                  f"ip addr add {SWITCH_ADDRESS}/24 dev br0", "ip link set br0 up"]
-        for number, _ in enumerate(self.topology.hosts, start=1):
-            port, ifb = f"eth{number}", f"ifb{number}"
+        for rack in self.topology.racks:  # a bridge of its own, and its uplink: u-RACK on its side, p-RACK on the core's
+            lines += [f"ip link add b-{rack.name} type bridge mcast_snooping 0", f"ip link set b-{rack.name} up",
+                      f"ip link add p-{rack.name} mtu {self.topology.mtu} type veth peer name u-{rack.name} mtu {self.topology.mtu}",
+                      f"ip link set p-{rack.name} master br0 up txqueuelen {QUEUE_PACKETS}", f"ip link set u-{rack.name} master b-{rack.name} up txqueuelen {QUEUE_PACKETS}"]
+        for number, host in enumerate(self.topology.hosts, start=1):
+            port, ifb, bridge = f"eth{number}", f"ifb{number}", f"b-{host.rack}" if host.rack else "br0"
             lines += [f"ip link show {ifb} >/dev/null 2>&1 || ip link add {ifb} type ifb", f"ip link set {ifb} up txqueuelen {QUEUE_PACKETS}",
-                      f"ip link set {port} master br0 mtu {self.topology.mtu} up", f"tc qdisc add dev {port} clsact",
+                      f"ip link set {port} master {bridge} mtu {self.topology.mtu} up", f"tc qdisc add dev {port} clsact",
                       f"tc filter add dev {port} ingress pref 9 matchall action mirred egress redirect dev {ifb}"]
         self.switch.run("\n".join(lines))
         self.disturb()
 
     def disturb(self, faults=None):
-        """Links as the topology has them, or all with these faults (as it writes them: {"tx": ..., "rx": ...})."""
+        """Links as the topology has them, or all hosts' with these faults (as it writes them: {"tx": ..., "rx": ...})."""
         lines = []
+        for rack in self.topology.racks:
+            for device, way in ((f"p-{rack.name}", "rx"), (f"u-{rack.name}", "tx")):
+                lines.append(f"tc qdisc replace dev {device} root handle 1: netem limit {QUEUE_PACKETS} {netem(rack.faults[way], rack.rate_bps[way])}")
         for number, host in enumerate(self.topology.hosts, start=1):
             both = faults or host.faults
             for device, way in ((f"eth{number}", "rx"), (f"ifb{number}", "tx")):
@@ -67,6 +74,10 @@ class Cluster:
     def disturbed_since(self, before):
         now = self.disturbed()
         return {host: {way: {key: now[host][way][key] - before[host][way][key] for key in now[host][way]} for way in now[host]} for host in now}
+
+    def uplink_bytes(self, rack):
+        """That the rack has sent towards the core so far."""
+        return json.loads(self.switch.run(f"tc -s -j qdisc show dev u-{rack.name} root"))[0]["bytes"]
 
     @contextlib.contextmanager
     def counting_tags(self, priority):
@@ -115,7 +126,9 @@ class Cluster:
 
     def _write_configuration(self, host, iface=""):
         iface = iface or f'[[iface]]\nname = "{NIC}"\nmode = "native"\n'
-        text = f'[store]\nurl = "etcd:{self.provider.store.url}"\n{iface}aggregator = {str(host.is_aggregator).lower()}\n'
+        rate = f'rate = "{host.rate_bps}bit"\n' if host.rate_bps else ""
+        site = f'[site]\nrack = "{host.rack}"\noversubscription = {self.topology.oversubscription_of(host.rack):g}\n' if host.rack else ""
+        text = f'[store]\nurl = "etcd:{self.provider.store.url}"\n{site}{iface}aggregator = {str(host.is_aggregator).lower()}\n{rate}'
         self.machine(host).put("/etc/mlnet", {"mlnetd.toml": text.encode()})
 
     def wait_until_ok(self, host, limit_s=120):

@@ -7,6 +7,7 @@ import dataclasses
 class Kind:
     box: str = ""  # box/build's option, and what its folder ends with
     aggregator_box: str = ""  # of the aggregators, where they have another: arm64 machines
+    topology: str = ""  # a file beside run, where the usual one, or that of the command line, does not do
     memory_mb: int = 512
     packages: tuple = ()  # of mlnet, beside those that all have
     targets: tuple = ()  # what these are built from
@@ -15,6 +16,7 @@ class Kind:
 PLAIN = "plain"
 KINDS = {
     PLAIN: Kind(),
+    "racks": Kind(topology="topology-racks.yaml"),
     "newer": Kind(box="newer"),
     "torch": Kind(box="torch", memory_mb=1536, packages=("python3-mlnet",), targets=("mlnet_torch",)),
     "arm64": Kind(aggregator_box="arm64"),

@@ -85,6 +85,24 @@ def newest(cluster):
     return {"kernels": kernels, "jobs": [finish_after("a restart", job), short_job(cluster, "newest-again", ranks_per_host=2)]}
 
 
+@scenario("racks")
+def racks(cluster):
+    """two racks with slow uplinks: sums that are made in the rack first cross the core once a rack, and have the bits of those made in one place"""
+    rack = cluster.topology.racks[0]
+    jobs, results, crossed = [], [], {}
+    for shape in ("star", "rack"):
+        cluster.machine(cluster.topology.workers[0]).run(f"mlnetctl job create by-{shape} --world-size {len(cluster.topology.workers)} --shape {shape}")
+        before = cluster.uplink_bytes(rack)
+        job = Job(cluster, f"by-{shape}", "float32", 200_000)
+        jobs.append(job.start().finish())
+        results.append(job.result.tobytes())
+        crossed[shape] = cluster.uplink_bytes(rack) - before
+    require(results[0] == results[1], "the sums have other bits when they are made in the racks first")
+    # Two workers of the rack: two contributions leave it, or one; what was lost is sent again.
+    require(crossed["rack"] < 0.75 * crossed["star"], f"as much leaves the rack as without sums in it: {crossed} bytes")
+    return {"jobs": jobs, "bytes_out_of_the_rack": crossed}
+
+
 @scenario()
 def single_queue(cluster):
     """NICs with one queue: the kernel's log warns that XDP sends under a lock, and sums are right"""

@@ -18,11 +18,21 @@ class Host:
     mac: str
     rate_bps: int
     faults: dict  # "tx": what the host sends, "rx": what it receives
+    rack: str  # "": plugged into the core
+
+
+@dataclasses.dataclass
+class Rack:
+    """A switch with one uplink to the core; its rates and faults are those of the uplink."""
+    name: str
+    rate_bps: dict  # "tx": towards the core, "rx"
+    faults: dict
 
 
 @dataclasses.dataclass
 class Topology:
     hosts: list
+    racks: list
     mtu: int
     seed: int
 
@@ -34,17 +44,25 @@ class Topology:
     def aggregators(self):
         return [host for host in self.hosts if host.is_aggregator]
 
+    def oversubscription_of(self, name):
+        """How much faster a rack's hosts are than its uplink, all together; 0: not known, or no rack."""
+        for rack in self.racks:
+            rates, uplink = [host.rate_bps for host in self.hosts if host.rack == name], min(rack.rate_bps.values())
+            if rack.name == name and uplink and all(rates):
+                return sum(rates) / uplink
+        return 0
+
 
 def load(mlnet_lab, path):
     done = subprocess.run([mlnet_lab, "-j", "topology", path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
         raise TestbedError(f"topology: {done.stderr.strip()}")
     said = json.loads(done.stdout)
-    for key in ("racks", "ipv6"):
-        if said[key]:
-            raise TestbedError(f"topology: {path} has {key}, which only mlnet-lab builds")
-    hosts = [Host(h["name"], h["role"] == "aggregator", h["address"], h["mac"], h["rate_bps"], h["faults"]) for h in said["hosts"]]
-    return Topology(hosts, said["mtu"], said["seed"])
+    if said["ipv6"]:
+        raise TestbedError(f"topology: {path} has ipv6, which only mlnet-lab builds")
+    hosts = [Host(h["name"], h["role"] == "aggregator", h["address"], h["mac"], h["rate_bps"], h["faults"], h["rack"]) for h in said["hosts"]]
+    racks = [Rack(r["name"], {"tx": r["up_bps"] or 0, "rx": r["down_bps"] or 0}, r["faults"]) for r in said["racks"]]
+    return Topology(hosts, racks, said["mtu"], said["seed"])
 
 
 def netem(faults, rate_bps):
