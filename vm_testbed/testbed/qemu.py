@@ -6,13 +6,14 @@ import ctypes
 import dataclasses
 import json
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
 import time
 
 from . import accel
-from .errors import TestbedError
+from .errors import TestbedError, require
 from .machine import Machine
 from .store import EtcdStore, free_port
 from .topology import SWITCH
@@ -52,6 +53,7 @@ class QemuMachines:
 
     def use_arm64_aggregators(self, box):
         """Always emulated; the processor is that of a BlueField-2."""
+        require(shutil.which("qemu-system-aarch64"), "qemu-system-aarch64 is missing: tools/install-deps --arm64")
         arm64 = Board(box, "ttyAMA0", ["qemu-system-aarch64", "-machine", "virt", "-cpu", "cortex-a72"])
         self.boards |= dict.fromkeys([host.name for host in self.topology.aggregators], arm64)
 
