@@ -9,6 +9,7 @@
 
 #include "mlnet/limits.h"
 #include "mlnetctl/commands.h"
+#include "plan/planner.h"
 
 namespace mlnet::ctl {
 namespace {
@@ -207,6 +208,8 @@ int Delete(Context& context, const std::string& name) {
 
 void AddCreate(CLI::App& job, Context& context) {
   auto args = std::make_shared<CreateArgs>();
+  std::vector<std::string> shapes = plan::ShapeNames();
+  shapes.insert(shapes.begin(), "auto");
   CLI::App* create = job.add_subcommand("create", "declare a job before its ranks join");
   create->add_option("NAME", args->name, "rendezvous name of the job")->required();
   create->add_option("-n,--world-size", args->world_size, "number of ranks")
@@ -216,8 +219,8 @@ void AddCreate(CLI::App& job, Context& context) {
   create->add_option("--classes", args->classes, "traffic classes")->check(CLI::Range(1, 8));
   create->add_option("--multicast", args->multicast, "auto, on or off")
       ->check(CLI::IsMember({"auto", "on", "off"}));
-  create->add_option("--shape", args->shape, "who sums: auto, or one that mlnetctl plan shows: star, shards, workers, rack, ...")
-      ->check(CLI::IsMember({"auto", "star", "shards", "workers"}));
+  create->add_option("--shape", args->shape, "who sums: auto, or one that mlnetctl plan shows")
+      ->check(CLI::IsMember(shapes));
   create->add_option("--root", args->root, "reflect, or server: one process joins as the server, for pushes and pulls")
       ->check(CLI::IsMember({"reflect", "server"}));
   create->add_option("--timeout-ms", args->timeout_ms, "deadline of joins and collectives")

@@ -96,6 +96,14 @@ TEST_F(Command, JobCreatePassesItsOptions) {
   EXPECT_EQ(err_, "job demo: ready, 4/4 ranks joined\n");
 }
 
+TEST_F(Command, JobCreateTakesEachShapeThatTheConfigurationTakes) {
+  // As mlnetd.toml lists them.
+  for (const char* shape : {"auto", "star", "shards", "workers", "rack", "rack-shards", "binary", "degree"}) {
+    EXPECT_EQ(Run({"job", "create", "demo", "-n", "4", "--shape", shape}), 3) << shape << ", and no daemon to ask: " << err_;
+  }
+  EXPECT_EQ(Run({"job", "create", "demo", "-n", "4", "--shape", "round"}), 2);
+}
+
 TEST_F(Command, JobListPrintsATable) {
   EXPECT_EQ(RunWith("job.list", Json{{"schema", "mlnet.job.list/1"}, {"jobs", {kJob}}}, {"job", "list"}), 0);
   EXPECT_EQ(out_,
