@@ -2,6 +2,9 @@
 """What is tried in the testbed. A scenario is a function of the cluster, in order of their running; it returns what goes into the report,
 raises TestbedError where something does not hold, and leaves the cluster as it was."""
 import json
+import re
+import shutil
+import subprocess
 
 from .cluster import NIC
 from .errors import require
@@ -264,9 +267,26 @@ def reboot(cluster):
     return {"errors": [text.splitlines()[-1] for text in job.texts()], "job": short_job(cluster, "after-reboot")}
 
 
+def newer_packages(packages, folder):
+    """The same packages as a later version. Made here: no machine has to work for it while a job runs."""
+    folder.mkdir()
+    for package in packages:
+        tree = folder / "tree"
+        subprocess.run(["dpkg-deb", "--raw-extract", package, tree], check=True)
+        control = tree / "DEBIAN" / "control"
+        text = re.sub(r"^(Version: .*)$", r"\1+next", control.read_text(encoding="utf-8"), flags=re.M)
+        control.write_text(re.sub(r"(libmlnet \(= [^)]*)\)", r"\1+next)", text), encoding="utf-8")
+        subprocess.run(["dpkg-deb", "--root-owner-group", "--build", tree, folder], check=True, stdout=subprocess.DEVNULL)
+        shutil.rmtree(tree)
+    return sorted(folder.glob("*.deb"))
+
+
 @scenario()
 def upgrade(cluster):
     """newer packages are installed, and the old ones again, under traffic: the daemons are restarted each time, the job goes on"""
+    newer = cluster.folder / "newer"
+    newer.mkdir()
+    cluster.on_all(lambda host: cluster.machine(host).put("/tmp/newer", {deb.name: deb for deb in newer_packages(cluster.packages(host), newer / host.name)}))
     # One emulated processor unpacks packages, verifies programs and runs a rank: that may stand still for longer than usual.
     cluster.machine(cluster.topology.workers[0]).run(f"mlnetctl job create under-upgrade --world-size {len(cluster.topology.workers)} --lost-ms 5000")
     job = endless_job(cluster, "under-upgrade")
@@ -274,12 +294,9 @@ def upgrade(cluster):
 
     def other_version(host):
         machine = cluster.machine(host)
-        machine.run("mkdir -p /tmp/newer; cd /tmp; for deb in /opt/testbed/*.deb; do rm -rf tree; dpkg-deb --raw-extract $deb tree\n"
-                    "sed -i -E 's/^(Version: .*)/\\1+next/; s/(libmlnet \\(= [^)]*)\\)/\\1+next)/' tree/DEBIAN/control\n"
-                    "dpkg-deb -Znone --build tree newer >/dev/null; done")
         said = machine.run("export DEBIAN_FRONTEND=noninteractive; dpkg --install /tmp/newer/*.deb; dpkg-query -W mlnetd; ls -l /proc/$(pidof mlnetd)/exe")
         require("+next" in said and "(deleted)" not in said, f"{host.name}: not an upgrade that restarts the daemon: {said}")
-        machine.run("dpkg --install --force-downgrade /opt/testbed/*.deb; rm -r /tmp/newer /tmp/tree")
+        machine.run("dpkg --install --force-downgrade /opt/testbed/*.deb; rm -r /tmp/newer")
 
     cluster.on_all(other_version)
     report = finish_after("the upgrade", job)
