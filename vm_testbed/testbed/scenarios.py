@@ -148,7 +148,7 @@ def netem(cluster):
 
 @scenario()
 def coexist(cluster):
-    """xdp-filter on the same NICs through libxdp's dispatcher: it drops its packets, mlnet sums its own, also over a restart"""
+    """xdp-filter on the same NICs through libxdp's dispatcher: it drops its packets, mlnet, which comes after it, sums its own, also over a restart"""
     shared = f'[[iface]]\nname = "{NIC}"\nmode = "native"\nshare = "shared"\n'
     drop_ins = "/etc/systemd/system/mlnetd.service.d"
 
@@ -174,7 +174,9 @@ def coexist(cluster):
         cluster.machine(aggregator).run("systemctl restart mlnetd")
         report = finish_after("a restart", job)
         programs = cluster.machine(aggregator).run(f"xdp-loader status {NIC}")
-        require(programs.count("ml_dispatched") == 1 and "xdpfilt" in programs, f"not both programs are there, each once:\n{programs}")
+        order = [(int(priority), name) for priority, name in re.findall(r"^\s*=>\s+(\d+)\s+(\S+)", programs, re.M)]
+        require(len(order) == 2 and order == sorted(order) and order[0][1].startswith("xdpfilt") and order[1][1] == "ml_dispatched",
+                f"not both programs are there, each once, in the order of their priorities:\n{programs}")
     finally:
         cluster.on_all(part)
     return {"job": report, "programs": programs}
