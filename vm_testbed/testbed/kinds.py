@@ -11,13 +11,14 @@ class Kind:
     memory_mb: int = 512
     packages: tuple = ()  # of mlnet, beside those that all have
     targets: tuple = ()  # what these are built from
+    only_qemu: bool = False  # the Vagrantfile has no such machines
 
 
 PLAIN = "plain"
 KINDS = {
     PLAIN: Kind(),
     "racks": Kind(topology="topology-racks.yaml"),
-    "newer": Kind(box="newer"),
+    "newer": Kind(box="newer", only_qemu=True),
     "torch": Kind(box="torch", memory_mb=1536, packages=("python3-mlnet",), targets=("mlnet_torch",)),
-    "arm64": Kind(aggregator_box="arm64"),
+    "arm64": Kind(aggregator_box="arm64", only_qemu=True),
 }
