@@ -240,6 +240,12 @@ Error DaemonLab::CallError(const std::string& host, const std::string& method, c
   return result ? Error{} : result.error();
 }
 
+Json DaemonLab::ShowOver(const std::string& job) {
+  Json shown;
+  EXPECT_TRUE(WaitUntil([&] { return (shown = Show(job))["state"] == "closed"; })) << shown;
+  return shown;
+}
+
 std::vector<Joined> DaemonLab::Join(const std::string& job, const std::vector<JoinArgs>& ranks) {
   std::vector<Joined> joined(ranks.size());
   std::vector<std::thread> threads;

@@ -90,6 +90,10 @@ class DaemonLab {
 
   Json Call(const std::string& host, const std::string& method, const Json& params = Json::object());
   Error CallError(const std::string& host, const std::string& method, const Json& params);
+  /// A job, as the first host's daemon shows it.
+  Json Show(const std::string& job) { return Call(hosts_.front(), "job.show", {{"name", job}}); }
+  /// The job as it is when all have left: what ranks count they say once a second, and then.
+  Json ShowOver(const std::string& job);
   /// All at the same time, in the order given.
   std::vector<Joined> Join(const std::string& job, const std::vector<JoinArgs>& ranks);
   void Leave(std::vector<Joined>& ranks);

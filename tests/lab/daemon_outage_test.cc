@@ -23,12 +23,6 @@ class DaemonOutage : public ::testing::Test {
   }
   void Mend(const std::string& host) { Shell("ip -n " + lab_.Netns("sw") + " link set p-" + host + " up"); }
 
-  /// The job as it is when all have left: what ranks count they say once a second, and then.
-  Json ShowOver(const std::string& job) {
-    Json shown;
-    EXPECT_TRUE(WaitUntil([&] { return (shown = lab_.Call("w1", "job.show", {{"name", job}}))["state"] == "closed"; })) << shown;
-    return shown;
-  }
   /// What the ranks of `job` write down when nothing happens.
   std::vector<std::string> Undisturbed(OutageJob job) {
     job.name += "-calm";
@@ -36,7 +30,7 @@ class DaemonOutage : public ::testing::Test {
     ranks.Start(job);
     auto outcomes = ranks.Outcomes();
     EXPECT_THAT(outcomes, Each(outcomes.at(0))) << "all ranks have the same";
-    const Json shown = ShowOver(job.name);
+    const Json shown = lab_.ShowOver(job.name);
     EXPECT_EQ(shown["mode"], "kernel");
     Print(job, ranks, shown["totals"]);
     return outcomes;
@@ -54,7 +48,7 @@ class DaemonOutage : public ::testing::Test {
     ranks.Release();
     const auto outcomes = ranks.Outcomes();
     for (size_t r = 0; r < outcomes.size(); ++r) EXPECT_EQ(outcomes[r], expected[r]) << job.name << ", rank " << r;
-    const Json shown = ShowOver(job.name);
+    const Json shown = lab_.ShowOver(job.name);
     EXPECT_EQ(shown["mode"], "ring");
     EXPECT_THAT(shown["mode_why"].get<std::string>(), HasSubstr("a1"));
     EXPECT_GT(shown["totals"]["summed_in_ring"], 0u);

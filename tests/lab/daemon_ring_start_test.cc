@@ -54,13 +54,6 @@ class DaemonRingStart : public ::testing::Test {
     const std::string heartbeat = "SELECT heartbeat_ms FROM hosts WHERE host = '" + host + "'";
     ASSERT_TRUE(WaitUntil([&] { return std::stoull(Sql(lab_.Path("store.db"), heartbeat)) > at_ms; }));
   }
-  Json Show(const std::string& job) { return lab_.Call("w1", "job.show", {{"name", job}}); }
-  /// The job as it is when all have left: what ranks count they say once a second, and then.
-  Json ShowOver(const std::string& job) {
-    Json shown;
-    EXPECT_TRUE(WaitUntil([&] { return (shown = Show(job))["state"] == "closed"; })) << shown;
-    return shown;
-  }
   void CreateStar(const OutageJob& job, const std::string& require_mode = "any") {
     lab_.Call("w1", "job.create", {{"name", job.name}, {"world_size", job.hosts.size()}, {"shape", "star"}, {"require_mode", require_mode}});
   }
@@ -70,14 +63,14 @@ class DaemonRingStart : public ::testing::Test {
     OutageRanks ranks(lab_);
     ranks.Start(job);
     auto outcomes = ranks.Outcomes();
-    const Json shown = ShowOver(job.name);
+    const Json shown = lab_.ShowOver(job.name);
     EXPECT_EQ(shown["mode"], "kernel");
     EXPECT_GT(shown["totals"]["summed_in_kernel"], 0u);
     return outcomes;
   }
   void ExpectInRing(const OutageJob& job, OutageRanks& ranks, const std::vector<std::string>& expected, const std::string& why) {
     EXPECT_EQ(ranks.Outcomes(), expected);
-    const Json shown = ShowOver(job.name);
+    const Json shown = lab_.ShowOver(job.name);
     EXPECT_EQ(shown["mode"], "ring");
     EXPECT_EQ(shown["aggregator"], nullptr);
     EXPECT_THAT(shown["mode_why"].get<std::string>(), HasSubstr(why));
@@ -127,7 +120,7 @@ TEST_F(DaemonRingStart, none_is_configured_and_hosts_have_several_ranks_and_tags
   ASSERT_NO_FATAL_FAILURE(lab_.Start("a1", tags));
   const auto expected = InKernel(job);
   ExpectInRing(job, ranks, expected, "no aggregator for job 'none'");
-  EXPECT_EQ(Show("none")["spec"]["mac"], true);
+  EXPECT_EQ(lab_.Show("none")["spec"]["mac"], true);
 }
 
 // Its heartbeat is young enough to be planned with.
@@ -146,7 +139,7 @@ TEST_F(DaemonRingStart, an_aggregator_that_does_not_become_ready_is_not_waited_f
   ASSERT_NO_FATAL_FAILURE(Freeze("a1"));
   const OutageJob gone{"gone", hosts_, 24, 60'000};
   ranks.Start(gone);
-  ASSERT_TRUE(WaitUntil([&] { return lab_.Call("w1", "job.list").dump().find("\"gone\"") != std::string::npos && Show("gone")["state"] == "preparing"; }));
+  ASSERT_TRUE(WaitUntil([&] { return lab_.Call("w1", "job.list").dump().find("\"gone\"") != std::string::npos && lab_.Show("gone")["state"] == "preparing"; }));
   KillAndClean("a1");
   ExpectInRing(gone, ranks, expected, "a1");
 }

@@ -20,19 +20,12 @@ class DaemonShrink : public ::testing::Test {
   }
   void Cut(const std::string& host) { Shell("ip -n " + lab_.Netns("sw") + " link set p-" + host + " down"); }
   void Mend(const std::string& host) { Shell("ip -n " + lab_.Netns("sw") + " link set p-" + host + " up"); }
-  Json Show(const std::string& job) { return lab_.Call("w1", "job.show", {{"name", job}}); }
-  /// The job as it is when all have left: what ranks count they say once a second, and then.
-  Json ShowOver(const std::string& job) {
-    Json shown;
-    EXPECT_TRUE(WaitUntil([&] { return (shown = Show(job))["state"] == "closed"; })) << shown;
-    return shown;
-  }
 
   /// The ranks of `job` have begun to sum.
   Json Begin(const ShrinkJob& job) {
     ranks_.Start(job);
     for (size_t r = 0; r < job.hosts.size(); ++r) EXPECT_TRUE(ranks_.WaitDone(r, 10)) << ranks_.Read(r, "outcome");
-    return Show(job.name);
+    return lab_.Show(job.name);
   }
   void ExpectDone(const std::vector<int>& ids) {
     std::string text = "done";
@@ -57,7 +50,7 @@ TEST_F(DaemonShrink, one_rank_is_killed_and_the_others_sum_on) {
     EXPECT_THAT(ranks_.Read(rank, "error"), AllOf(HasSubstr("E_RANK_LOST"), HasSubstr(Who(2))));
     EXPECT_THAT(ranks_.Read(rank, "shrunk"), AllOf(StartsWith(" 2: "), HasSubstr(Who(2))));
   }
-  const Json after = ShowOver("one");
+  const Json after = lab_.ShowOver("one");
   EXPECT_EQ(after["world_size"], 3);
   EXPECT_EQ(after["id"], before["id"]);
   EXPECT_GT(after["epoch"], before["epoch"]);
@@ -79,7 +72,7 @@ TEST_F(DaemonShrink, two_ranks_are_killed_at_once_then_one_more_and_the_last_goe
   }
   ranks_.Kill(3);
   ExpectDone({1});
-  EXPECT_EQ(Show("two")["world_size"], 1);
+  EXPECT_EQ(lab_.Show("two")["world_size"], 1);
 }
 
 TEST_F(DaemonShrink, ranks_that_share_hosts_and_packets_that_carry_tags) {
@@ -89,7 +82,7 @@ TEST_F(DaemonShrink, ranks_that_share_hosts_and_packets_that_carry_tags) {
   ranks_.Kill(0);
   ranks_.Kill(3);
   ExpectDone({1, 2, 4});
-  EXPECT_GT(ShowOver("tags")["totals"]["summed_in_kernel"], 0u);
+  EXPECT_GT(lab_.ShowOver("tags")["totals"]["summed_in_kernel"], 0u);
 }
 
 TEST_F(DaemonShrink, a_stopped_rank_is_lost_and_is_refused_when_it_comes_back) {
@@ -155,11 +148,11 @@ TEST_F(DaemonShrink, a_job_in_the_ring_goes_back_to_the_kernel) {
   ASSERT_NO_FATAL_FAILURE(StartAll());
   Begin({"ring", hosts_, 3});
   Cut("a1");
-  ASSERT_TRUE(WaitUntil([&] { return Show("ring")["totals"]["summed_in_ring"] > 0; }, std::chrono::seconds(30)));
+  ASSERT_TRUE(WaitUntil([&] { return lab_.Show("ring")["totals"]["summed_in_ring"] > 0; }, std::chrono::seconds(30)));
   Mend("a1");
   ranks_.Kill(3);
   ExpectDone({0, 1, 2});
-  const Json after = ShowOver("ring");
+  const Json after = lab_.ShowOver("ring");
   EXPECT_EQ(after["mode"], "kernel");
   EXPECT_EQ(after["totals"]["summed_in_ring"], 0);
 }

@@ -62,8 +62,12 @@ class Round {
   const ChaosReport& report(size_t rank) const { return shared_->ranks[rank]; }
   size_t victim() const { return victim_; }
   uint64_t Random() { return random_(); }
-  /// One rank or host of ranks is hit: this rank, or this rank's host.
-  void ChooseVictim() { victim_ = random_() % pids_.size(); }
+  /// One rank or host of ranks is hit, now: this rank, or this rank's host.
+  void ChooseVictim() {
+    victim_ = random_() % pids_.size();
+    hit_ns_ = MonotonicClock().NowNs();
+  }
+  uint64_t hit_ns() const { return hit_ns_; }
   /// Does not count any more: it was killed or stopped.
   void GiveUp(size_t rank) { given_up_.push_back(rank); }
   bool Counts(size_t rank) const { return std::find(given_up_.begin(), given_up_.end(), rank) == given_up_.end(); }
@@ -122,6 +126,7 @@ class Round {
   std::vector<pid_t> pids_;
   std::vector<size_t> given_up_;
   size_t victim_ = 0;
+  uint64_t hit_ns_ = 0;
 };
 
 void SetLink(Round& round, const std::string& host, const char* state) {
@@ -230,7 +235,6 @@ class ChaosLab : public ::testing::Test {
     round_size_ = job.hosts.size();
     Round round(lab_, job, random_);
     ASSERT_TRUE(round.Begin()) << round.Says();
-    const uint64_t begin_ns = MonotonicClock().NowNs();
     kind.hit(round);
     const std::string names = kind.names(round);
     if (names.empty()) {
@@ -247,7 +251,7 @@ class ChaosLab : public ::testing::Test {
       EXPECT_FALSE(round.report(rank).is_wrong) << round.Says();
       row.calls += round.report(rank).calls;
       row.elements += round.report(rank).elements;
-      if (!names.empty() && round.Counts(rank)) row.longest_ms = std::max(row.longest_ms, (round.report(rank).over_ns - begin_ns) / 1'000'000);
+      if (!names.empty() && round.Counts(rank)) row.longest_ms = std::max(row.longest_ms, (round.report(rank).over_ns - round.hit_ns()) / 1'000'000);
     }
     kind.heal(round);
     ++row.rounds;
