@@ -157,5 +157,36 @@ TEST_F(DaemonShrink, a_job_in_the_ring_goes_back_to_the_kernel) {
   EXPECT_EQ(after["totals"]["summed_in_ring"], 0);
 }
 
+TEST_F(DaemonShrink, a_job_in_the_ring_stays_in_it_while_no_aggregator_answers) {
+  ASSERT_NO_FATAL_FAILURE(StartAll());
+  Begin({"still", hosts_, 3});
+  Cut("a1");
+  ASSERT_TRUE(WaitUntil([&] { return lab_.Show("still")["totals"]["summed_in_ring"] > 0; }, std::chrono::seconds(30)));
+  ranks_.Kill(3);
+  ExpectDone({0, 1, 2});
+  const Json after = lab_.ShowOver("still");
+  EXPECT_EQ(after["mode"], "ring");
+  EXPECT_GT(after["totals"]["summed_in_ring"], 0);
+  EXPECT_EQ(after["totals"]["summed_in_kernel"], 0);
+}
+
+// Whichever is noticed first.
+TEST_F(DaemonShrink, a_rank_and_the_only_aggregator_are_lost_together) {
+  ASSERT_NO_FATAL_FAILURE(StartAll());
+  for (const bool rank_first : {true, false}) {
+    SCOPED_TRACE(rank_first);
+    const std::string job = rank_first ? "rank-first" : "aggregator-first";
+    Begin({job, hosts_, 3});
+    if (rank_first) ranks_.Kill(1);
+    Cut("a1");
+    if (!rank_first) ranks_.Kill(1);
+    ExpectDone({0, 2, 3});
+    const Json after = lab_.ShowOver(job);
+    EXPECT_EQ(after["mode"], "ring");
+    EXPECT_GT(after["totals"]["summed_in_ring"], 0);
+    Mend("a1");
+  }
+}
+
 }  // namespace
 }  // namespace mlnet::test
