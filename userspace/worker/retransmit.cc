@@ -10,6 +10,12 @@ void RttEstimator::Sample(uint64_t rtt_ns) {
     run_samples_ = 1;
     shortest_ns_ = {UINT64_MAX, shortest_ns_[0]};
   }
+  if (++long_run_samples_ > kLongRunSamples) {
+    long_run_samples_ = 1;
+    longest_ns_ = {0, longest_ns_[0]};
+  }
+  last_ns_[long_run_samples_ % last_ns_.size()] = rtt_ns;
+  longest_ns_[0] = std::max(longest_ns_[0], *std::min_element(last_ns_.begin(), last_ns_.end()));
   shortest_ns_[0] = std::min(shortest_ns_[0], rtt_ns);
   least_ns_ = std::min(least_ns_, rtt_ns);
   if (!has_sample_) {

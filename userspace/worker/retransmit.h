@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stage 7 of the tensor path: when a packet is sent again. Only ranks have timers (DESIGN section 4).
-//   RttEstimator  RFC 6298 with the job's bounds, the upper one not below two round trips; retried packets give no
-//                 sample (Karn)
+//   RttEstimator  RFC 6298 with the job's bounds, the upper one not below two round trips, and not less than several
+//                 of the newest round trips in a row took; retried packets give no sample (Karn)
 //   Overtaken     three packets sent later are answered already: do not wait for the timer
 //   probe_ns      a silence longer than usual: the oldest packet asks once, long before its timer runs out
 //   RetryGate     after a timeout, one packet asks how things are; answers let more follow
@@ -48,13 +48,16 @@ class RttEstimator {
  private:
   static constexpr unsigned kShiftMax = 16;
   static constexpr uint32_t kRunSamples = 32;
+  static constexpr uint32_t kLongRunSamples = 64;  // some more than a bucket's burst has packets
   static constexpr uint64_t kFullQueuesFactor = 5;  // of the upper bound
   static constexpr uint32_t kLosslessSamples = 64;
   static constexpr uint64_t kFirstRtoFactor = 10;  // of the lower bound, before the first sample
 
   uint64_t base_rto_ns() const {
-    const uint64_t rto = has_sample_ ? srtt_ns_ + 4 * var_ns_ : kFirstRtoFactor * min_ns_;
-    return std::clamp(rto, min_ns_, upper_ns());
+    if (!has_sample_) return std::clamp(kFirstRtoFactor * min_ns_, min_ns_, upper_ns());
+    // The averages forget within a window what a link does that lets bursts through and then nothing (a shaper's token bucket).
+    const uint64_t longest_ns = std::max(longest_ns_[0], longest_ns_[1]);
+    return std::clamp(std::max(srtt_ns_ + 4 * var_ns_, longest_ns + min_ns_), min_ns_, upper_ns());
   }
   /// The job's bound; but where nothing is lost, not below two round trips: with full queues every packet would be sent
   /// twice. Within reason, as a round trip may also have been the wait for a slow rank.
@@ -70,6 +73,9 @@ class RttEstimator {
   std::array<uint64_t, 2> shortest_ns_{UINT64_MAX,
                                        UINT64_MAX};  // of the current run of samples, the last one
   uint32_t run_samples_ = 0;
+  std::array<uint64_t, 2> longest_ns_{};  // of longer runs, and reached by four in a row: one alone waited for a repair
+  std::array<uint64_t, 4> last_ns_{};     // samples, in a ring
+  uint32_t long_run_samples_ = 0;
   uint32_t samples_since_loss_ = 0;
   unsigned shift_ = 0;
   bool has_sample_ = false;

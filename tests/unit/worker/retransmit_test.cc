@@ -49,6 +49,30 @@ TEST(RttEstimator, with_losses_the_bound_holds) {
   EXPECT_EQ(rtt.rto_ns(), 200'000u);
 }
 
+// A shaper's bucket: some tens of packets at once, then nothing until it is paid for.
+TEST(RttEstimator, a_link_that_stands_still_between_bursts_is_waited_for) {
+  RttEstimator rtt(1'000, 200'000);
+  for (int burst = 0; burst < 10; ++burst) {
+    for (int i = 0; i < 15; ++i) rtt.Sample(8'300);
+    for (int i = 0; i < 45; ++i) {
+      rtt.Sample(120);
+      EXPECT_GE(rtt.rto_ns(), 8'300u + 1'000u) << "burst " << burst << ", " << i;
+    }
+    EXPECT_LT(rtt.rto_ns(), 4 * 8'300u);
+  }
+  for (int i = 0; i < 128; ++i) rtt.Sample(120);  // shaped no more
+  EXPECT_EQ(rtt.rto_ns(), 120u + 1'000u);
+}
+
+TEST(RttEstimator, what_waited_for_the_repair_of_another_rank_is_forgotten) {
+  RttEstimator rtt(1'000, 200'000);
+  for (int lost = 0; lost < 10; ++lost) {
+    for (int i = 0; i < 3; ++i) rtt.Sample(8'300);
+    for (int i = 0; i < 60; ++i) rtt.Sample(120);
+    EXPECT_EQ(rtt.rto_ns(), 120u + 1'000u);
+  }
+}
+
 TEST(RttEstimator, backs_off_until_a_sample_comes) {
   RttEstimator rtt(100, 100'000);
   rtt.Sample(100);
