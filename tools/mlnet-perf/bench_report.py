@@ -148,10 +148,30 @@ nothing; mlnet by its hook (`CompressState`), Gloo as DDP uses it."""),
 }
 
 
+MICRO = """`tests/bench/README.md` says what each row is. An iteration has many packets or elements; of one packet are `ns` (what the program under test
+takes), `add_ns` (an AVX2 add of the same bytes), `copy_ns` (memcpy of them) and `x_add`, the first over the second; `packet` and `per_chunk` are seconds.
+`x_memcpy`: bandwidth over that of memcpy of the same floats. All of one core, without any NIC."""
+
+
 def ddp_table(rows):
     return table(("who", "bytes of gradients", "step p50 ms", "p25 to p75", "without communication"), [
         (name_of(row), row["bytes"], f"{row['time_us_p50'] / 1e3:.1f}", f"{row['time_us_p25'] / 1e3:.1f} to {row['time_us_p75'] / 1e3:.1f}",
          f"{row['alone_us'] / 1e3:.1f}") for row in rows])
+
+
+def micro_verdicts(micro):
+    whole = next(row for row in micro["bench_packet_path"] if row["name"].startswith("WholeSums/int32/blocks:11/log2_slots:8"))
+    back = next(row for row in micro["bench_quantize"] if row["name"].startswith("Floats/ThereAndBack/bits:32/KiB:65536"))
+    return [verdict("full contribution, all stages, over the AVX2 add of its bytes", whole["x_add"], 3, False),
+            verdict("the same: payload of one core", whole["Gbps"], 45, True, unit="Gb/s"),
+            verdict("quantise and dequantise, 64 MiB, one core, over memcpy's bandwidth", back["x_memcpy"], 0.4, True)]
+
+
+def micro_table(rows):
+    """Google Benchmark's rows; its counters are the numbers with a fraction that it does not explain itself."""
+    counters = dict.fromkeys(key for row in rows for key, value in row.items() if isinstance(value, float) and key not in ("real_time", "cpu_time"))
+    return table(("stage", "an iteration", *counters), [
+        (row["name"], f"{row['real_time']:.0f} {row['time_unit']}", *(f"{row[key]:.3g}" if key in row else "" for key in counters)) for row in rows])
 
 
 def page(results):
@@ -169,11 +189,10 @@ def page(results):
         rows = part["rows"] + part.get("rows_kernel", [])
         text += ddp_table(rows) if name == "ddp" else rows_table(rows, "loss_percent" if name == "loss" else None)
         text += f"\n![{title}]({name}.png)\n"
-    for program, run in results["parts"].get("micro", {}).items():
-        if isinstance(run, dict):
-            text += f"\n## {program}\n\n" + table(("stage", "time", "CPU"), [
-                (b["name"], f"{b['real_time']:.1f} {b['time_unit']}", f"{b['cpu_time']:.1f} {b['time_unit']}") for b in run["benchmarks"]])
-    return text
+    micro = {name: run["benchmarks"] for name, run in results["parts"].get("micro", {}).items() if isinstance(run, dict)}
+    if micro:
+        text += f"\n## Stages by themselves\n\n{MICRO}\n\n" + targets_table(micro_verdicts(micro))
+    return text + "".join(f"\n### {name}\n\n{micro_table(rows)}" for name, rows in micro.items())
 
 
 def bars(axes, name, rows):
