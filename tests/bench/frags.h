@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* What frags.bpf.c and frags.cc agree on. */
 #ifndef MLNET_BENCH_FRAGS_H
 #define MLNET_BENCH_FRAGS_H
