@@ -160,6 +160,8 @@ def ddp_table(rows):
 
 
 def micro_verdicts(micro):
+    if not {"bench_packet_path", "bench_quantize"} <= micro.keys():
+        return []
     whole = next(row for row in micro["bench_packet_path"] if row["name"].startswith("WholeSums/int32/blocks:11/log2_slots:8"))
     back = next(row for row in micro["bench_quantize"] if row["name"].startswith("Floats/ThereAndBack/bits:32/KiB:65536"))
     return [verdict("full contribution, all stages, over the AVX2 add of its bytes", whole["x_add"], 3, False),
