@@ -6,17 +6,9 @@ namespace mlnet::worker {
 void RttEstimator::Sample(uint64_t rtt_ns) {
   shift_ = 0;
   samples_since_loss_ = std::min(samples_since_loss_ + 1, kLosslessSamples);
-  if (++run_samples_ > kRunSamples) {
-    run_samples_ = 1;
-    shortest_ns_ = {UINT64_MAX, shortest_ns_[0]};
-  }
-  if (++long_run_samples_ > kLongRunSamples) {
-    long_run_samples_ = 1;
-    longest_ns_ = {0, longest_ns_[0]};
-  }
-  last_ns_[long_run_samples_ % last_ns_.size()] = rtt_ns;
-  longest_ns_[0] = std::max(longest_ns_[0], *std::min_element(last_ns_.begin(), last_ns_.end()));
-  shortest_ns_[0] = std::min(shortest_ns_[0], rtt_ns);
+  shortest_ns_.Add(rtt_ns);
+  last_ns_[last_at_++ % last_ns_.size()] = rtt_ns;
+  longest_ns_.Add(*std::min_element(last_ns_.begin(), last_ns_.end()));
   least_ns_ = std::min(least_ns_, rtt_ns);
   if (!has_sample_) {
     has_sample_ = true;

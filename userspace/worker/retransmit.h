@@ -11,8 +11,31 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 
 namespace mlnet::worker {
+
+/// The extreme by `Better` (std::less<>: the least) of the newest `run` to 2 * `run` values; `none` while there are none.
+template <typename Better>
+class OfNewest {
+ public:
+  OfNewest(uint32_t run, uint64_t none) : run_(run), none_(none) {}
+
+  void Add(uint64_t value) {
+    if (count_++ == run_) {
+      count_ = 1;
+      runs_ = {none_, runs_[0]};
+    }
+    if (Better{}(value, runs_[0])) runs_[0] = value;
+  }
+  uint64_t Get() const { return Better{}(runs_[0], runs_[1]) ? runs_[0] : runs_[1]; }
+
+ private:
+  uint32_t run_;
+  uint64_t none_;
+  uint32_t count_ = 0;
+  std::array<uint64_t, 2> runs_{none_, none_};  // the current one, the one before
+};
 
 class RttEstimator {
  public:
@@ -37,7 +60,7 @@ class RttEstimator {
     return has_sample_ ? std::max(2 * srtt_ns_, srtt_ns_ + 4 * var_ns_) : rto_ns();
   }
   /// The shortest of the newest round trips: what the path takes when no other rank is waited for.
-  uint64_t path_ns() const { return has_sample_ ? std::min(shortest_ns_[0], shortest_ns_[1]) : min_ns_; }
+  uint64_t path_ns() const { return has_sample_ ? shortest_ns_.Get() : min_ns_; }
   /// How much longer round trips take than the shortest one ever did: queues, or other ranks.
   uint64_t queued_ns() const { return has_sample_ && srtt_ns_ > least_ns_ ? srtt_ns_ - least_ns_ : 0; }
   /// The timeout without the estimator's own back-off, doubled `shift` times.
@@ -56,8 +79,7 @@ class RttEstimator {
   uint64_t base_rto_ns() const {
     if (!has_sample_) return std::clamp(kFirstRtoFactor * min_ns_, min_ns_, upper_ns());
     // The averages forget within a window what a link does that lets bursts through and then nothing (a shaper's token bucket).
-    const uint64_t longest_ns = std::max(longest_ns_[0], longest_ns_[1]);
-    return std::clamp(std::max(srtt_ns_ + 4 * var_ns_, longest_ns + min_ns_), min_ns_, upper_ns());
+    return std::clamp(std::max(srtt_ns_ + 4 * var_ns_, longest_ns_.Get() + min_ns_), min_ns_, upper_ns());
   }
   /// The job's bound; but where nothing is lost, not below two round trips: with full queues every packet would be sent
   /// twice. Within reason, as a round trip may also have been the wait for a slow rank.
@@ -70,12 +92,10 @@ class RttEstimator {
   uint64_t srtt_ns_ = 0;
   uint64_t var_ns_ = 0;
   uint64_t least_ns_ = UINT64_MAX;  // of all samples
-  std::array<uint64_t, 2> shortest_ns_{UINT64_MAX,
-                                       UINT64_MAX};  // of the current run of samples, the last one
-  uint32_t run_samples_ = 0;
-  std::array<uint64_t, 2> longest_ns_{};  // of longer runs, and reached by four in a row: one alone waited for a repair
-  std::array<uint64_t, 4> last_ns_{};     // samples, in a ring
-  uint32_t long_run_samples_ = 0;
+  OfNewest<std::less<>> shortest_ns_{kRunSamples, UINT64_MAX};
+  OfNewest<std::greater<>> longest_ns_{kLongRunSamples, 0};  // that four in a row reached: one alone waited for a repair
+  std::array<uint64_t, 4> last_ns_{};                        // samples, in a ring
+  uint32_t last_at_ = 0;
   uint32_t samples_since_loss_ = 0;
   unsigned shift_ = 0;
   bool has_sample_ = false;
