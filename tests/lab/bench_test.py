@@ -76,7 +76,12 @@ class Bench(unittest.TestCase):
     def test_a_part_that_does_not_exist_is_named(self):
         done = bench("--only", "link,speed", "-o", self.output)
         self.assertEqual(done.returncode, 2)
-        self.assertIn("no such part: speed", done.stderr)
+        self.assertIn("no such part: speed; there are link,", done.stderr)
+
+    def test_a_folder_without_a_build_is_named(self):
+        done = subprocess.run([ROOT / "tools/bench", "--build", self.output, "-o", self.output], stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(f"nothing is built in {self.output}", done.stderr)
 
 
 if __name__ == "__main__":
