@@ -56,7 +56,7 @@ struct JobSpec {
   uint32_t weight = 1;          // of its share where jobs meet
   std::string order = "fair";   // or shortest: it takes turns with others of this kind (plan/job_order.h)
   uint64_t work_bytes = 0;      // what each rank transfers in all; 0: as the ranks say
-  uint32_t lost_ms = 800;       // a rank or host that has not been heard of for so long is lost; 0: only by other signs
+  uint32_t lost_ms = 700;       // a rank or host that has not been heard of for so long is lost; 0: only by other signs
   uint32_t ceiling = 7;         // packets of more urgent traffic classes are marked as this one
   std::string require_mode = "any";  // or "kernel": it fails rather than go on in user space (ring.h)
   bool mac = false;             // all packets carry a tag made with the key of the job
