@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <time.h>
 
 #include <algorithm>
 #include <array>
@@ -68,6 +69,8 @@ void EngineThread::Run() {
       spin_until_ns = now_ns + kSpinNs;
     } else if (now_ns < spin_until_ns && !engine_.IsIdle()) {
       RelaxCpu();
+    } else if (rest_.ShouldNap(engine_.counters().results.Read()) && !engine_.IsIdle()) {
+      Nap();
     } else {
       Sleep();
     }
@@ -92,6 +95,11 @@ Turn EngineThread::RunOnce(uint64_t now_ns) {
 void EngineThread::GiveUp(const Error& error) {
   control_.Abort(error);
   engine_.Fail(error);
+}
+
+void EngineThread::Nap() {
+  const timespec nap{0, static_cast<long>(Rest::kNapNs)};
+  ::clock_nanosleep(CLOCK_MONOTONIC, 0, &nap, nullptr);
 }
 
 void EngineThread::Sleep() {

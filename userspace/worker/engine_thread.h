@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread that runs an engine in a training process: polls while busy, then sleeps.
+// The thread that runs an engine in a training process: polls while busy, then naps or sleeps.
 // Why: results cost no system call while packets flow; a waiting rank leaves the core to others early.
 // Sleeping without losing a wake-up: announce it (full fence), look once more, then poll. The other
 // side, the XDP program or Submit's caller, publishes first and looks for sleepers after that.
@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "control_link.h"
 #include "engine.h"
+#include "rest.h"
 #include "ring/ring_port.h"
 #include "transport/inbox.h"
 
@@ -34,6 +35,7 @@ class EngineThread {
 
  private:
   void Run();
+  void Nap();
   void Sleep();
   void Poll(uint64_t until_ns);
   void TakePushes();
@@ -48,6 +50,7 @@ class EngineThread {
   Fd ring_;
   Fd event_;
   MonotonicClock clock_;
+  Rest rest_;
   uint64_t next_push_check_ns_ = 0;
   std::atomic<bool> is_stopping_{false};
   std::atomic<bool> leaves_{true};  // when it stops

@@ -121,7 +121,7 @@ struct CommStats {
   uint64_t nonfinite_packets = 0;      // packets with a NaN or an infinity on some rank
   uint64_t repairs = 0;                // packets of the fix-up stream
   uint64_t held = 0, busy = 0;         // answers HELD and BUSY
-  uint64_t sleeps = 0;                 // times the engine slept instead of polling
+  uint64_t sleeps = 0;                 // times the engine slept until something woke it
   uint64_t rtt_us = 0;                 // smoothed round trip
   uint64_t marked = 0;                 // results that say: a queue on the way of this packet, or of another rank's, was filling (ECN)
   uint64_t summed_in_ring = 0;         // of summed_in_user_space: by the ring of ranks, for want of an aggregator
