@@ -44,7 +44,7 @@ bool Lane::HasRoomFor(const Collective& collective) const {
 
 void Lane::SetGrant(const Grant& grant, uint32_t window, uint64_t now_ns) {
   window_.SetLimit(grant.window == 0 ? pool_.slots() : std::min(window_most_, window));
-  if (grant != grant_) window_.IgnoreLossesUntil(now_ns + kGrantSpreadNs);
+  if (grant != grant_) window_.IgnoreLateUntil(now_ns + kGrantSpreadNs);
   grant_ = grant;
   if (grant.gap_ns == 0) opens_ns_ = 0;
   KeepWaiting(grant.waits, now_ns);

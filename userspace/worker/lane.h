@@ -49,7 +49,7 @@ class Lane final : public LaneBase {
   bool Fits(const mlnet_cell& cell, const Collective& collective, uint64_t packet);
   void OnAnswer(Flight& flight, uint64_t now_ns);
   void OnMark(uint64_t now_ns);
-  void OnMissing(const Flight& flight, uint64_t now_ns);
+  void OnMissing(const Flight& flight, uint64_t now_ns, bool is_late);
   void Count(const Collective& collective, uint64_t seq);
   void Record(const Collective& collective, uint64_t received_ns, uint64_t now_ns);
   void OnPlaced(Collective& collective) override { unsent_.push_back(&collective); }
@@ -81,6 +81,7 @@ class Lane final : public LaneBase {
   uint64_t rearmed_ns_ = 0;  // no timer runs out before
   bool has_asked_ = false;      // since the last answer, because of silence
   bool has_timed_out_ = false;  // in this scan: the oldest packet is to ask
+  uint64_t timed_out_ns_ = 0;   // when it last did
 
   // While jobs meet.
   Grant grant_;

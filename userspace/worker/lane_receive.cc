@@ -85,8 +85,10 @@ void Lane::Count(const Collective& collective, uint64_t seq) {
 void Lane::OnAnswer(Flight& flight, uint64_t now_ns) {
   Counters& counters = context_.counters;
   if (flight.transmissions == 1) {
-    // One that was overtaken waited for a rank that had lost its own: no measure of the path.
-    if (!overtaken_.IsOvertaken(flight.order)) rtt_.Sample(now_ns - flight.sent_ns);
+    // One that was overtaken waited for a rank that had lost its own: no measure of the path. Nor, most likely, was one on whose way the
+    // timer ran out: each rank would wait for the others' timers, and take that for the path.
+    if (flight.sent_ns < timed_out_ns_) rtt_.Wait(now_ns - flight.sent_ns);
+    else if (!overtaken_.IsOvertaken(flight.order)) rtt_.Sample(now_ns - flight.sent_ns);
     counters.rtt_us.Set(rtt_.srtt_ns() / 1000);
     // Answers to retries say nothing: other ranks need not have sent what lies between.
     overtaken_.OnAnswer(flight.order);
@@ -121,9 +123,9 @@ bool Lane::IsOvertakenNow(const Flight& flight, uint64_t now_ns) {
 
 // Later ones are answered already, or one that had timed out with it. Not what is asked for while all is silent: that is late as all
 // others are, and waits for a rank or a processor.
-void Lane::OnMissing(const Flight& flight, uint64_t now_ns) {
+void Lane::OnMissing(const Flight& flight, uint64_t now_ns, bool is_late) {
   if (flight.is_busy || flight.transmissions != 1) return;
-  window_.OnLoss(now_ns, rtt_.srtt_ns(), flight.sent_ns);
+  window_.OnLoss(now_ns, rtt_.srtt_ns(), flight.sent_ns, is_late);
   rtt_.OnLoss();
 }
 
@@ -136,13 +138,13 @@ void Lane::RunTimers(Flight& flight, uint64_t now_ns) {
   const uint64_t due_ns = flight.is_busy ? flight.due_ns : std::max(flight.due_ns, rearmed_ns_);
   if (IsOvertakenNow(flight, now_ns)) {
     context_.counters.early_resends.Add();
-    OnMissing(flight, now_ns);
+    OnMissing(flight, now_ns, false);
     Resend(flight, now_ns);
     WakeAt(flight.due_ns);
   } else if (now_ns < due_ns) {
     WakeAt(due_ns);
   } else if (flight.is_busy || (!gate_.IsOpen(now_ns) && gate_.TakeToken())) {
-    OnMissing(flight, now_ns);
+    OnMissing(flight, now_ns, true);
     Resend(flight, now_ns);
     WakeAt(flight.due_ns);
   } else if (gate_.IsOpen(now_ns)) {
@@ -155,6 +157,7 @@ void Lane::RunTimers(Flight& flight, uint64_t now_ns) {
 // After a timeout every rank asks with its lowest unanswered packet, so that all ask for the same sum.
 void Lane::AskWithOldest(uint64_t now_ns) {
   has_timed_out_ = false;
+  timed_out_ns_ = now_ns;
   rtt_.BackOff();
   gate_.CloseUntil(now_ns + rtt_.rto_ns());
   if (Flight* oldest = flights_.Find(oldest_)) Resend(*oldest, now_ns);

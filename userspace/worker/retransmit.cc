@@ -3,12 +3,16 @@
 
 namespace mlnet::worker {
 
+void RttEstimator::NoteLong(uint64_t rtt_ns) {
+  last_ns_[last_at_++ % last_ns_.size()] = rtt_ns;
+  longest_ns_.Add(*std::min_element(last_ns_.begin(), last_ns_.end()));
+}
+
 void RttEstimator::Sample(uint64_t rtt_ns) {
   shift_ = 0;
   samples_since_loss_ = std::min(samples_since_loss_ + 1, kLosslessSamples);
   shortest_ns_.Add(rtt_ns);
-  last_ns_[last_at_++ % last_ns_.size()] = rtt_ns;
-  longest_ns_.Add(*std::min_element(last_ns_.begin(), last_ns_.end()));
+  NoteLong(rtt_ns);
   least_ns_ = std::min(least_ns_, rtt_ns);
   if (!has_sample_) {
     has_sample_ = true;

@@ -47,6 +47,8 @@ class RttEstimator {
   }
   /// A round trip of a packet that was sent once. Ends a back-off.
   void Sample(uint64_t rtt_ns);
+  /// The same of a packet on whose way the timer ran out: it may have waited for the repairs of others, or in the pause of a shaper.
+  void Wait(uint64_t rtt_ns) { NoteLong(std::min(rtt_ns, kPauseMostNs)); }
   /// A packet was lost: from here on round trips may hold the repairs of others, and are no measure of queues.
   void OnLoss() { samples_since_loss_ = 0; }
   /// A timeout: the next one waits twice as long.
@@ -72,10 +74,12 @@ class RttEstimator {
   static constexpr unsigned kShiftMax = 16;
   static constexpr uint32_t kRunSamples = 32;
   static constexpr uint32_t kLongRunSamples = 64;  // some more than a bucket's burst has packets
+  static constexpr uint64_t kPauseMostNs = 10'000'000;  // of a shaper
   static constexpr uint64_t kFullQueuesFactor = 5;  // of the upper bound
   static constexpr uint32_t kLosslessSamples = 64;
   static constexpr uint64_t kFirstRtoFactor = 10;  // of the lower bound, before the first sample
 
+  void NoteLong(uint64_t rtt_ns);
   uint64_t base_rto_ns() const {
     if (!has_sample_) return std::clamp(kFirstRtoFactor * min_ns_, min_ns_, upper_ns());
     // The averages forget within a window what a link does that lets bursts through and then nothing (a shaper's token bucket).

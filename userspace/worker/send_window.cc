@@ -53,6 +53,7 @@ void SendWindow::OnMark(uint64_t now_ns, uint64_t srtt_ns) {
   threshold_ = size_;
 }
 
+// Doubled beyond what a queue once overflowed at, the window would be lost as a whole: from there it grows by one.
 void SendWindow::OnAnswer(uint64_t now_ns, uint64_t srtt_ns, uint64_t queued_ns, uint32_t in_flight) {
   StartRound(now_ns, srtt_ns);
   ++answered_in_round_;
@@ -60,7 +61,7 @@ void SendWindow::OnAnswer(uint64_t now_ns, uint64_t srtt_ns, uint64_t queued_ns,
   // A window that was not full says nothing about what the path would carry.
   if (in_flight < size() || queued_ns > kQueuedMostNs) return;
   const bool is_lossless = answers_since_loss_ >= kLosslessPools * lossless_most_;
-  if (is_lossless) threshold_ = lossless_most_;
+  if (is_lossless && halved_ns_ == 0) threshold_ = lossless_most_;
   size_ = std::min(is_lossless ? lossless_most_ : most_, size_ + (size_ < threshold_ ? 1.0 : 1.0 / size_));
 }
 
@@ -71,8 +72,8 @@ void SendWindow::KeepRoomForRepairs() {
   size_ = threshold_ = lossless_most_ = most_;
 }
 
-void SendWindow::OnLoss(uint64_t now_ns, uint64_t srtt_ns, uint64_t sent_ns) {
-  if (now_ns < losses_count_ns_ || sent_ns < halved_ns_) return;
+void SendWindow::OnLoss(uint64_t now_ns, uint64_t srtt_ns, uint64_t sent_ns, bool is_late) {
+  if ((is_late && now_ns < late_counts_ns_) || sent_ns < halved_ns_) return;
   KeepRoomForRepairs();
   StartRound(now_ns, srtt_ns);
   ++lost_in_round_;

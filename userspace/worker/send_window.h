@@ -23,16 +23,17 @@ class SendWindow {
   uint32_t size() const { return std::min(static_cast<uint32_t>(size_), limit_); }
   /// From outside: at most so many, whatever the path would carry. A window that is let go grows again from there.
   void SetLimit(uint32_t limit);
-  /// The ranks hear of a new grant one after the other, and what waits for the last of them looks lost: until then
-  /// nothing that comes late counts.
-  void IgnoreLossesUntil(uint64_t until_ns) { losses_count_ns_ = until_ns; }
+  /// The ranks hear of a new grant one after the other, and what waits for the last of them comes late: until then only what was
+  /// overtaken counts as lost.
+  void IgnoreLateUntil(uint64_t until_ns) { late_counts_ns_ = until_ns; }
   /// A packet was answered while `in_flight` (it included) were on their way. `queued_ns`: what round trips take now above the
   /// shortest one there was.
   void OnAnswer(uint64_t now_ns, uint64_t srtt_ns, uint64_t queued_ns, uint32_t in_flight);
   /// That answer, or some contribution to its sum, met a queue that was filling. Call it before OnAnswer.
   void OnMark(uint64_t now_ns, uint64_t srtt_ns);
-  /// A packet that was sent once, at `sent_ns`, is missing: its own, or that of another rank.
-  void OnLoss(uint64_t now_ns, uint64_t srtt_ns, uint64_t sent_ns);
+  /// A packet that was sent once, at `sent_ns`, is missing: its own, or that of another rank. `is_late`: its timer says so, and not
+  /// that later ones are answered.
+  void OnLoss(uint64_t now_ns, uint64_t srtt_ns, uint64_t sent_ns, bool is_late);
 
  private:
   void KeepRoomForRepairs();
@@ -46,7 +47,7 @@ class SendWindow {
   double lossless_most_;
   double threshold_;        // slow start up to here
   double tolerated_share_;  // of a round's packets
-  uint64_t losses_count_ns_ = 0;  // from here on
+  uint64_t late_counts_ns_ = 0;  // from here on
   uint64_t round_ends_ns_ = 0;
   uint32_t answered_in_round_ = 0;
   uint32_t lost_in_round_ = 0;

@@ -64,6 +64,25 @@ TEST(RttEstimator, a_link_that_stands_still_between_bursts_is_waited_for) {
   EXPECT_EQ(rtt.rto_ns(), 120u + 1'000u);
 }
 
+// Where its timer runs out in each pause, only that is left to tell how long one is.
+TEST(RttEstimator, pauses_in_which_the_timer_ran_out_are_waited_for) {
+  constexpr uint64_t kMs = 1'000'000;
+  RttEstimator rtt(kMs, 200 * kMs);
+  for (int i = 0; i < 128; ++i) rtt.Sample(kMs / 10);
+  for (int i = 0; i < 4; ++i) rtt.Wait(8 * kMs);
+  EXPECT_EQ(rtt.rto_ns(), 9 * kMs);
+}
+
+// No pause is that long: it was a repair, whose timer would grow with ours.
+TEST(RttEstimator, long_waits_for_repairs_do_not_add_up) {
+  constexpr uint64_t kMs = 1'000'000;
+  RttEstimator rtt(kMs, 200 * kMs);
+  for (int i = 0; i < 128; ++i) rtt.Sample(kMs / 10);
+  for (int i = 0; i < 100; ++i) rtt.Wait(rtt.rto_ns() + kMs);
+  EXPECT_EQ(rtt.rto_ns(), 11 * kMs);
+  EXPECT_EQ(rtt.srtt_ns(), kMs / 10);
+}
+
 TEST(RttEstimator, what_waited_for_the_repair_of_another_rank_is_forgotten) {
   RttEstimator rtt(1'000, 200'000);
   for (int lost = 0; lost < 10; ++lost) {

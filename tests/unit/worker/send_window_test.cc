@@ -40,7 +40,7 @@ TEST(SendWindow, lone_losses_are_tolerated) {
   SendWindow window(64, 64, 64, 4);
   for (int i = 0; i < 100; ++i) {
     Answer(window, now, 19);
-    window.OnLoss(now, kRtt, now - kRtt / 2);  // 5 %: what 1 % on each hop of four ranks looks like
+    window.OnLoss(now, kRtt, now - kRtt / 2, false);  // 5 %: what 1 % on each hop of four ranks looks like
   }
   EXPECT_EQ(window.size(), 64u);
 }
@@ -50,7 +50,7 @@ TEST(SendWindow, a_burst_of_losses_halves_once_then_growth_is_slow) {
   SendWindow window(64, 64, 64, 4);
   Answer(window, now, 64);
   const uint64_t sent_ns = now - kRtt / 2;
-  for (int i = 0; i < 60; ++i) window.OnLoss(now + static_cast<uint64_t>(i), kRtt, sent_ns);
+  for (int i = 0; i < 60; ++i) window.OnLoss(now + static_cast<uint64_t>(i), kRtt, sent_ns, false);
   EXPECT_EQ(window.size(), 32u);  // all were sent before it was known
   now += 2 * kRtt;
   Answer(window, now, 33);
@@ -63,7 +63,7 @@ TEST(SendWindow, losses_of_what_was_sent_since_halve_again) {
   uint64_t now = 1'000;
   for (const uint32_t size : {32U, 16U, 8U, 4U, 4U}) {
     const uint64_t sent_ns = now;
-    for (int i = 0; i < 60; ++i) window.OnLoss(now + kRtt / 2, kRtt, sent_ns);
+    for (int i = 0; i < 60; ++i) window.OnLoss(now + kRtt / 2, kRtt, sent_ns, false);
     now += kRtt;
     EXPECT_EQ(window.size(), size);
   }
@@ -87,16 +87,26 @@ TEST(SendWindow, a_limit_holds_at_once_and_what_it_held_back_grows_again) {
   EXPECT_EQ(window.size(), 64u);
 }
 
-TEST(SendWindow, losses_count_again_when_all_ranks_have_heard) {
+TEST(SendWindow, what_comes_late_counts_again_when_all_ranks_have_heard) {
   uint64_t now = kRtt;
   SendWindow window(64, 64, 64, 4);
-  window.IgnoreLossesUntil(1000 * kRtt);
+  window.IgnoreLateUntil(1000 * kRtt);
   Answer(window, now, 64);
-  for (int i = 0; i < 60; ++i) window.OnLoss(now, kRtt, now - kRtt / 2);
+  for (int i = 0; i < 60; ++i) window.OnLoss(now, kRtt, now - kRtt / 2, true);
   EXPECT_EQ(window.size(), 64u);
   now = 1000 * kRtt;
   Answer(window, now, 64);
-  for (int i = 0; i < 60; ++i) window.OnLoss(now, kRtt, now - kRtt / 2);
+  for (int i = 0; i < 60; ++i) window.OnLoss(now, kRtt, now - kRtt / 2, true);
+  EXPECT_EQ(window.size(), 32u);
+}
+
+// It would grow for half a second into a queue that has overflowed.
+TEST(SendWindow, what_was_overtaken_counts_whoever_has_heard) {
+  uint64_t now = kRtt;
+  SendWindow window(64, 64, 64, 4);
+  window.IgnoreLateUntil(1000 * kRtt);
+  Answer(window, now, 64);
+  for (int i = 0; i < 60; ++i) window.OnLoss(now, kRtt, now - kRtt / 2, false);
   EXPECT_EQ(window.size(), 32u);
 }
 
@@ -115,7 +125,7 @@ TEST(SendWindow, one_loss_beyond_its_ordinary_bound_takes_it_back_for_good) {
   uint64_t now = kRtt;
   SendWindow window(32, 128, 256, 4);
   Answer(window, now, 1300);
-  window.OnLoss(now, kRtt, now - kRtt / 2);
+  window.OnLoss(now, kRtt, now - kRtt / 2, false);
   EXPECT_EQ(window.size(), 128u);
   Answer(window, now, 5000);
   EXPECT_EQ(window.size(), 128u);
@@ -126,18 +136,30 @@ TEST(SendWindow, does_not_use_the_whole_pool_while_packets_are_lost) {
   SendWindow window(32, 128, 256, 4);
   for (int i = 0; i < 20; ++i) {
     Answer(window, now, 1000);
-    window.OnLoss(now, kRtt, now - kRtt / 2);
+    window.OnLoss(now, kRtt, now - kRtt / 2, false);
     EXPECT_LE(window.size(), 128u);
   }
   Answer(window, now, 1300);
   EXPECT_EQ(window.size(), 256u) << "lone losses were not its fault";
 }
 
+TEST(SendWindow, does_not_double_again_after_losses_however_long_ago) {
+  uint64_t now = kRtt;
+  SendWindow window(64, 128, 256, 4);
+  Answer(window, now, 64);
+  for (int i = 0; i < 60; ++i) window.OnLoss(now, kRtt, now - kRtt / 2, false);
+  ASSERT_EQ(window.size(), 64u);
+  for (int i = 0; i < 20; ++i) Answer(window, now, static_cast<int>(window.size()));
+  EXPECT_NEAR(window.size(), 84, 1);
+  for (int i = 0; i < 100; ++i) Answer(window, now, static_cast<int>(window.size()));
+  EXPECT_NEAR(window.size(), 184, 2) << "more than half of the pool: nothing was lost since";
+}
+
 TEST(SendWindow, never_shrinks_below_its_floor) {
   SendWindow window(8, 64, 64, 2);
   uint64_t now = kRtt;
   for (int round = 0; round < 10; ++round) {
-    for (int i = 0; i < 100; ++i) window.OnLoss(now, kRtt, now - kRtt / 2);
+    for (int i = 0; i < 100; ++i) window.OnLoss(now, kRtt, now - kRtt / 2, false);
     for (int i = 0; i < 64; ++i) window.OnAnswer(now, kRtt, 0, 0);
     now += 2 * kRtt;
   }
