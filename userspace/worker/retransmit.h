@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stage 7 of the tensor path: when a packet is sent again. Only ranks have timers (DESIGN section 4).
 //   RttEstimator  RFC 6298 with the job's bounds, the upper one not below two round trips, and not less than several
-//                 of the newest round trips in a row took; retried packets give no sample (Karn)
+//                 of the newest round trips in a row took; retried packets give no sample (Karn), nor those on
+//                 whose way the timer ran out
 //   Overtaken     three packets sent later are answered already: do not wait for the timer
 //   probe_ns      a silence longer than usual: the oldest packet asks once, long before its timer runs out
 //   RetryGate     after a timeout, one packet asks how things are; answers let more follow
