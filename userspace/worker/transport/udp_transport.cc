@@ -128,21 +128,24 @@ Result<void> UdpTransport::SendBatch(const Flow& flow, std::span<const std::byte
     std::memcpy(CMSG_DATA(header), &segment, sizeof(segment));
   }
   Result<void> outcome;
+  Result<void> refused;  // ECONNREFUSED tells of an earlier packet; this one was not sent yet
   for (int attempt = 0; attempt < 3; ++attempt) {
-    if (::sendmsg(flow.socket.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return outcome;
+    if (::sendmsg(flow.socket.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return refused;
     const int error_number = errno;
     outcome = tl::make_unexpected(SendError(flow, error_number));
     if (error_number == EAGAIN) {
       pollfd writable{flow.socket.get(), POLLOUT, 0};
       ::poll(&writable, 1, kFullPatienceMs);
+    } else if (error_number == ECONNREFUSED) {
+      refused = outcome;
     } else if ((error_number == EINVAL || error_number == EIO) && message.msg_control != nullptr) {
       has_gso_ = false;
       std::fprintf(stderr, "mlnet: UDP GSO refused (%s); sending packet by packet\n",
                    std::strerror(error_number));
       return SendOneByOne(flow, packets, packet_bytes);
-    } else if (error_number != ECONNREFUSED && error_number != EINTR) {
+    } else if (error_number != EINTR) {
       return outcome;
-    }  // ECONNREFUSED tells of an earlier packet; this one was not sent yet
+    }
   }
   return outcome;
 }
@@ -157,20 +160,22 @@ Result<void> UdpTransport::SendOneByOne(const Flow& flow, std::span<const std::b
     messages[count].msg_hdr.msg_iov = &vectors[count];
     messages[count].msg_hdr.msg_iovlen = 1;
   }
-  Result<void> outcome;
-  int failures = 0;
-  for (unsigned sent = 0; sent < count && failures < 3;) {
+  Result<void> outcome, refused;  // as of a batch
+  unsigned sent = 0;
+  for (int failures = 0; sent < count && failures < 3;) {
     const int n = ::sendmmsg(flow.socket.get(), &messages[sent], count - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n > 0) {
       sent += static_cast<unsigned>(n);
       continue;
     }
-    outcome = tl::make_unexpected(SendError(flow, errno));
+    const int error_number = errno;
+    outcome = tl::make_unexpected(SendError(flow, error_number));
+    if (error_number == ECONNREFUSED) refused = outcome;
     ++failures;
     pollfd writable{flow.socket.get(), POLLOUT, 0};
-    if (errno == EAGAIN) ::poll(&writable, 1, kFullPatienceMs);
+    if (error_number == EAGAIN) ::poll(&writable, 1, kFullPatienceMs);
   }
-  return outcome;
+  return sent == count ? refused : outcome;
 }
 
 }  // namespace mlnet::worker
