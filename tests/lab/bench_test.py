@@ -4,6 +4,7 @@ all of them). No time is asserted."""
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -72,6 +73,22 @@ class Bench(unittest.TestCase):
         left = subprocess.run(["ip", "netns", "list"], stdout=subprocess.PIPE, text=True, check=True).stdout
         pid = self.results["pid"]
         self.assertNotIn(f"ml-bench{pid}", left)
+
+    def test_asked_to_end_it_removes_its_lab_first(self):
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            with tempfile.TemporaryDirectory() as output, subprocess.Popen(
+                    [ROOT / "tools/bench", "--build", BUILD, "--quick", "--only", "link,loss,latency", "-o", output],
+                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler)) as run:
+                said = []
+                for line in run.stderr:
+                    said.append(line)
+                    if line.startswith("turn 1 "):
+                        break
+                run.send_signal(number)
+                said += run.stderr
+                self.assertNotEqual(run.wait(), 0, said)
+                left = subprocess.run(["ip", "netns", "list"], stdout=subprocess.PIPE, text=True, check=True).stdout
+                self.assertNotIn(f"ml-bench{run.pid}", left, said)
 
     def test_a_part_that_does_not_exist_is_named(self):
         done = bench("--only", "link,speed", "-o", self.output)
