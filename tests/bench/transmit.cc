@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What sending costs: the same datagrams by UDP segmentation offload, as libmlnet sends, and by an AF_XDP socket in copy mode, which
-// is what veth has; over a veth pair whose far end drops each packet in native XDP. Needs root; stays in a namespace of its own.
+// is what veth and virtio_net of most kernels have; over a veth pair whose far end drops each packet in native XDP, in a namespace of
+// its own. Or over a given device, whose link has someone else at its end: MLNET_BENCH_LINK="DEVICE ADDRESS PEER PEER'S_MAC". Needs root.
 #include <benchmark/benchmark.h>
 #include <arpa/inet.h>
 #include <bpf/bpf.h>
@@ -10,6 +11,7 @@
 #include <linux/ip.h>
 #include <linux/udp.h>
 #include <net/if.h>
+#include <netinet/ether.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -22,6 +24,7 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -41,22 +44,50 @@ void Check(bool is_ok, const char* what) {
   std::exit(1);
 }
 
-/// A namespace with a veth pair, v0 to v1, whose v1 drops all in native XDP.
-class Link {
- public:
-  static Link& Get() {
-    static Link link;
+/// Asks each millisecond, asleep between: what a sender does whose link is slower than it.
+template <typename Done>
+void WaitUntil(const char* what, Done done) {
+  for (int left = 10'000; !done(); --left) {
+    errno = ETIMEDOUT;
+    Check(left > 0, what);
+    ::poll(nullptr, 0, 1);
+  }
+}
+
+/// The link under test: a namespace with a veth pair, v0 to v1, whose v1 drops all in native XDP; or what MLNET_BENCH_LINK names.
+struct Link {
+  std::string device = "v0", address = "10.9.0.1", peer = "10.9.0.2", peer_mac = "02:00:00:00:00:02";
+  std::string counter = "v1/statistics/rx_packets";
+  uint64_t late = 0;  // packets that the counter may not have seen yet
+
+  static const Link& Get() {
+    static const Link link;
     return link;
   }
-  /// Frames that v1 has had.
-  static uint64_t Received() {
-    uint64_t packets = 0;
-    std::ifstream("/sys/class/net/v1/statistics/rx_packets") >> packets;
-    return packets;
-  }
+  /// Of all packets sent so far, those that have left.
+  uint64_t Sent() const { return Read<uint64_t>(counter); }
+  size_t Mtu() const { return Read<size_t>(device + "/mtu"); }
+  ether_addr Mac() const { return *::ether_aton(Read<std::string>(device + "/address").c_str()); }
 
  private:
+  template <typename Value>
+  static Value Read(const std::string& file) {
+    Value value{};
+    Check((std::ifstream("/sys/class/net/" + file) >> value).good(), file.c_str());
+    return value;
+  }
   Link() {
+    if (const char* given = std::getenv("MLNET_BENCH_LINK")) UseGiven(given);
+    else MakePair();
+  }
+  void UseGiven(const char* given) {
+    errno = EINVAL;
+    Check(!(std::istringstream(given) >> device >> address >> peer >> peer_mac).fail() && ::ether_aton(peer_mac.c_str()) != nullptr,
+          "MLNET_BENCH_LINK is \"DEVICE ADDRESS PEER PEER'S_MAC\"");
+    counter = device + "/statistics/tx_packets";
+    late = 1024;  // virtio_net counts a packet when its ring's entry is used again
+  }
+  void MakePair() const {
     Check(::unshare(CLONE_NEWNET | CLONE_NEWNS) == 0, "a namespace (needs root)");
     Check(std::system("mount --make-rprivate / && mount -t sysfs sysfs /sys &&"
                       " ip link add v0 mtu 3498 address 02:00:00:00:00:01 type veth peer name v1 mtu 3498 address 02:00:00:00:00:02 &&"
@@ -75,7 +106,7 @@ class Udp {
   explicit Udp(size_t bytes) : bytes_(bytes), batch_(BatchOf(bytes)), data_(batch_ * bytes) {
     worker::EngineConfig config;
     config.trees[0].pools[0].is_open = true;
-    auto opened = worker::UdpTransport::Open({{"10.9.0.1", "10.9.0.2", kPort}}, config, worker::Inbox{});
+    auto opened = worker::UdpTransport::Open({{Link::Get().address, Link::Get().peer, kPort}}, config, worker::Inbox{});
     if (!opened) Check(false, opened.error().message.c_str());
     transport_ = std::move(*opened);
   }
@@ -83,7 +114,8 @@ class Udp {
 
   void Send(uint64_t value) {
     for (size_t i = 0; i < batch_; ++i) std::memcpy(&data_[i * bytes_], &value, sizeof(value));
-    Check(transport_->Send(0, data_, bytes_).has_value(), "Send");
+    // A link slower than the sender: what libmlnet would count as lost, and send again, is here sent until it has left.
+    WaitUntil("Send", [&] { return transport_->Send(0, data_, bytes_).has_value(); });
   }
 
  private:
@@ -107,16 +139,14 @@ class Xsk {
     config.libbpf_flags = XSK_LIBBPF_FLAGS__INHIBIT_PROG_LOAD;
     config.bind_flags = XDP_COPY;
     // The queue is free a grace period after the socket before this one is gone.
-    int error = -EBUSY;
-    for (int attempt = 0; error == -EBUSY && attempt < 100; ++attempt) {
+    WaitUntil("xsk_socket__create", [&] {
       Check(xsk_umem__create(&umem_, area_, size, &fill_, &completion_, &frames) == 0, "xsk_umem__create");
-      error = xsk_socket__create(&socket_, "v0", 0, umem_, nullptr, &tx_, &config);
-      if (error == 0) break;
-      xsk_umem__delete(umem_);
-      ::poll(nullptr, 0, 10);
-    }
-    errno = -error;
-    Check(error == 0, "xsk_socket__create");
+      const int error = xsk_socket__create(&socket_, Link::Get().device.c_str(), 0, umem_, nullptr, &tx_, &config);
+      if (error != 0) xsk_umem__delete(umem_);
+      errno = -error;
+      Check(error == 0 || error == -EBUSY, "xsk_socket__create");
+      return error == 0;
+    });
     for (size_t i = 0; i < kFrames; ++i) Head(area_ + i * kFrameBytes);
   }
   ~Xsk() {
@@ -129,7 +159,12 @@ class Xsk {
   void Send(uint64_t value) {
     uint32_t at = 0;
     const auto count = static_cast<uint32_t>(batch_);
-    while (xsk_ring_prod__reserve(&tx_, count, &at) != count) Reap();
+    // A frame is the sender's again when the device has let go of it.
+    WaitUntil("frames that are free", [&] {
+      Reap();
+      return under_way_ + count <= kFrames;
+    });
+    Check(xsk_ring_prod__reserve(&tx_, count, &at) == count, "xsk_ring_prod__reserve");
     for (uint32_t i = 0; i < count; ++i) {
       const uint64_t frame = next_++ % kFrames * kFrameBytes;
       std::memcpy(area_ + frame + kHeaders, &value, sizeof(value));
@@ -140,11 +175,15 @@ class Xsk {
     }
     xsk_ring_prod__submit(&tx_, count);
     under_way_ += count;
-    // One call sends at most 32 frames.
-    while (under_way_ > 0) {
-      if (::sendto(xsk_socket__fd(socket_), nullptr, 0, MSG_DONTWAIT, nullptr, 0) < 0) Check(errno == EAGAIN || errno == EBUSY, "sendto");
-      Reap();
-    }
+    WaitUntil("sendto", [&] {
+      // One call sends at most 32 frames; a full queue of the device takes none.
+      while (xsk_prod_nb_free(&tx_, kFrames) < kFrames) {
+        if (::sendto(xsk_socket__fd(socket_), nullptr, 0, MSG_DONTWAIT, nullptr, 0) >= 0 || errno == EAGAIN) continue;
+        Check(errno == EBUSY || errno == ENOBUFS, "sendto");
+        return false;
+      }
+      return true;
+    });
   }
 
  private:
@@ -157,15 +196,20 @@ class Xsk {
     under_way_ -= done;
   }
   void Head(std::byte* frame) const {
-    ethhdr eth{{2, 0, 0, 0, 0, 2}, {2, 0, 0, 0, 0, 1}, htons(ETH_P_IP)};
+    const Link& link = Link::Get();
+    ethhdr eth{};
+    const ether_addr source = link.Mac(), dest = *::ether_aton(link.peer_mac.c_str());
+    std::memcpy(eth.h_source, &source, sizeof(source));
+    std::memcpy(eth.h_dest, &dest, sizeof(dest));
+    eth.h_proto = htons(ETH_P_IP);
     iphdr ip{};
     ip.version = 4;
     ip.ihl = 5;
     ip.ttl = 64;
     ip.protocol = IPPROTO_UDP;
     ip.tot_len = htons(static_cast<uint16_t>(kHeaders - sizeof(ethhdr) + bytes_));
-    ::inet_pton(AF_INET, "10.9.0.1", &ip.saddr);
-    ::inet_pton(AF_INET, "10.9.0.2", &ip.daddr);
+    ::inet_pton(AF_INET, link.address.c_str(), &ip.saddr);
+    ::inet_pton(AF_INET, link.peer.c_str(), &ip.daddr);
     udphdr udp{};
     udp.source = udp.dest = htons(kPort);
     udp.len = htons(static_cast<uint16_t>(sizeof(udphdr) + bytes_));
@@ -185,15 +229,15 @@ class Xsk {
 
 template <typename Sender>
 void Transmit(benchmark::State& state) {
-  Link::Get();
+  const Link& link = Link::Get();
   const auto bytes = static_cast<size_t>(state.range(0));
+  if (bytes + kHeaders - sizeof(ethhdr) > link.Mtu()) return state.SkipWithError("more than the link's MTU");
   Sender sender(bytes);
-  const uint64_t before = Link::Received();
+  const uint64_t before = link.Sent();
   uint64_t batches = 0;
   for (auto _ : state) sender.Send(batches++);
   const auto sent = static_cast<double>(batches * sender.batch());
-  const auto received = static_cast<double>(Link::Received() - before);
-  if (received < 0.99 * sent) state.SkipWithError("packets did not arrive");
+  if (static_cast<double>(link.Sent() - before + link.late) < 0.99 * sent) state.SkipWithError("packets have not left");
   state.counters["packet"] = benchmark::Counter(sent, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
   state.counters["Gbps"] = benchmark::Counter(sent * static_cast<double>(bytes) * 8e-9, benchmark::Counter::kIsRate);
 }

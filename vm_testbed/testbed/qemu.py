@@ -47,22 +47,22 @@ class QemuMachines:
     def __init__(self, topology, box, folder, memory_mb):
         self.topology, self.folder, self.memory_mb = topology, folder, memory_mb
         self.accel = accel.choose(box)
-        x86 = Board(box, "ttyS0", ["qemu-system-x86_64", *accel.cpu_arguments(self.accel)])
-        self.boards = dict.fromkeys([SWITCH] + [host.name for host in topology.hosts], x86)
+        self.x86 = Board(box, "ttyS0", ["qemu-system-x86_64", *accel.cpu_arguments(self.accel)])
+        self.boards = {}  # of machines that are no x86
         self.machines, self.processes, self.store = {}, {}, None
 
     def use_arm64_aggregators(self, box):
         """Always emulated; the processor is that of a BlueField-2."""
         require(shutil.which("qemu-system-aarch64"), "qemu-system-aarch64 is missing: tools/install-deps --arm64")
         arm64 = Board(box, "ttyAMA0", ["qemu-system-aarch64", "-machine", "virt", "-cpu", "cortex-a72"])
-        self.boards |= dict.fromkeys([host.name for host in self.topology.aggregators], arm64)
+        self.boards = dict.fromkeys([host.name for host in self.topology.aggregators], arm64)
 
     def up(self):
         self.store = EtcdStore("127.0.0.1", "10.0.2.2", self.folder, end_with_parent)  # as QEMU's user network has it
         cables = [self._cable(number, host) for number, host in enumerate(self.topology.hosts)]
-        self._start(SWITCH, [(plug, f"02:4d:4c:01:00:{number:02x}") for number, (_, plug) in enumerate(cables)])
+        self.start(SWITCH, [(plug, f"02:4d:4c:01:00:{number:02x}") for number, (_, plug) in enumerate(cables)])
         for host, (plug, _) in zip(self.topology.hosts, cables):
-            self._start(host.name, [(plug, host.mac)])
+            self.start(host.name, [(plug, host.mac)])
         for name in self.machines:
             self.wait_for(name)
         return self.machines
@@ -91,8 +91,9 @@ class QemuMachines:
         ends = [str(self.folder / f"{number}.{end}") for end in ("host", "switch")]  # short: a socket's path has 108 characters
         return [f"dgram,local.type=unix,local.path={here},remote.type=unix,remote.path={there}" for here, there in (ends, ends[::-1])]
 
-    def _start(self, name, plugs):
-        board, disk, port = self.boards[name], self.folder / f"{name}.qcow2", free_port("127.0.0.1")
+    def start(self, name, plugs):
+        """A machine that boots; its NICs after eth0: (what -netdev says of it, MAC address)."""
+        board, disk, port = self.boards.get(name, self.x86), self.folder / f"{name}.qcow2", free_port("127.0.0.1")
         subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", board.box / "disk.raw", disk], check=True)
         command = [*board.command, "-name", name, "-nodefaults", "-no-user-config", "-display", "none", "-m", str(self.memory_mb), "-smp", "1",
                    "-kernel", board.box / "vmlinuz", "-initrd", board.box / "initrd.img", "-append", f"{KERNEL} console={board.console}", "-serial", f"file:{self.folder}/{name}.console.log",
