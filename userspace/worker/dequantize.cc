@@ -38,6 +38,7 @@ void DequantizeLanes(const Lane* HWY_RESTRICT lanes, size_t blocks, uint32_t blo
   for (size_t b = 0; b < blocks; ++b) {
     const auto factor = hn::Set(dd, scale[b]);
     for (size_t i = b * block_elements; i < (b + 1) * block_elements; i += hn::Lanes(dd)) {
+      __builtin_prefetch(out + i + kFetchAhead, 1);
       const auto sum = hn::BitCast(di, hn::Sub(LoadLanes(lanes + i), offset));
       hn::StoreU(hn::DemoteTo(df, hn::Mul(hn::PromoteTo(dd, sum), factor)), df, out + i);
     }

@@ -54,6 +54,7 @@ void MeasureBlocks(const float* HWY_RESTRICT x, size_t blocks, uint32_t block_el
     auto high = hn::Zero(d);
     auto low = hn::Set(d, 0xffffffffU);
     for (size_t i = 0; i < block_elements; i += hn::Lanes(d)) {
+      __builtin_prefetch(x + b * block_elements + i + kFetchAhead);
       const auto bits = hn::LoadU(d, reinterpret_cast<const uint32_t*>(x + b * block_elements + i));
       const auto magnitude = hn::And(bits, mask);
       high = hn::Max(high, magnitude);
@@ -108,6 +109,7 @@ bool QuantizeLanes(const QuantizeCall& call) {
     const auto a = hn::Set(df, call.first[b]);
     const auto c = hn::Set(df, call.second[b]);
     for (size_t i = b * call.block_elements; i < (b + 1) * call.block_elements; i += hn::Lanes(df)) {
+      __builtin_prefetch(call.x + i + kFetchAhead);
       const auto x = hn::LoadU(df, call.x + i);
       const auto is_finite = hn::Le(hn::Abs(x), most);
       all_finite = hn::And(all_finite, is_finite);

@@ -35,6 +35,10 @@ struct LaneFormat {
 /// log2 of R for lanes of `bits` bits: n lanes of at most 2R - 1 fit.
 int Log2Range(int bits, int world_size);
 
+/// So many floats ahead of where it works, a loop over a packet's floats asks for those of the packets after it: no cache holds a
+/// large tensor, and a processor's own prefetching need not keep up (tests/bench/PROFILE.md). Past the tensor's end it does no harm.
+inline constexpr size_t kFetchAhead = 1024;
+
 /// 2^exponent, which must be a normal number. std::ldexp is a call, and a packet needs dozens.
 constexpr float PowerOfTwo32(int exponent) { return std::bit_cast<float>(static_cast<uint32_t>(exponent + 127) << 23); }
 constexpr double PowerOfTwo64(int exponent) { return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52); }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -256,6 +257,35 @@ TEST(Quantize, what_is_not_finite_counts_as_zero_and_is_told) {
     EXPECT_FALSE(Quantize(x, exps, LaneFormat::Of(32, 2), 0, {}, lanes.data()));
     EXPECT_TRUE(Quantize(clean, exps, LaneFormat::Of(32, 2), 0, {}, clean_lanes.data()));
     EXPECT_EQ(lanes, clean_lanes);
+  }
+}
+
+TEST(Quantize, sums_of_every_exponent_are_rounded_once_also_where_they_become_subnormal) {
+  std::mt19937_64 random(1);
+  for (const int bits : {32, 16, 8}) {
+    for (const int n : {1, 3, 64}) {
+      const LaneFormat format = LaneFormat::Of(bits, n, MLNET_PAIRS_MAX);
+      const auto range = int64_t{1} << format.log2_range;
+      const int64_t most = n * (range - 1), least = -n * range;
+      for (int exponent = 1; exponent < 255; ++exponent) {
+        PacketExps common{};
+        common[0] = static_cast<uint8_t>(exponent);
+        std::vector<int64_t> sums = {0, 1, -1, most, least, most / 2, least / 2 - 1};
+        while (sums.size() < format.block_elements) sums.push_back((least + static_cast<int64_t>(random() % static_cast<uint64_t>(most - least + 1))) >> random() % 31);
+        std::array<std::byte, MLNET_BLOCK_BYTES> lanes{};
+        for (size_t i = 0; i < sums.size(); ++i) {
+          const auto biased = static_cast<uint64_t>(sums[i] + n * range);
+          std::memcpy(&lanes[i * static_cast<size_t>(bits) / 8], &biased, static_cast<size_t>(bits) / 8);
+        }
+        std::vector<float> out(format.block_elements);
+        Dequantize(lanes.data(), common, format, static_cast<uint32_t>(n), out);
+        for (size_t i = 0; i < out.size(); ++i) {
+          // The definition; the compiler's own conversion to float is the one rounding.
+          const auto value = static_cast<float>(std::ldexp(static_cast<long double>(sums[i]), exponent - 126) / static_cast<long double>(range));
+          ASSERT_EQ(std::bit_cast<uint32_t>(out[i]), std::bit_cast<uint32_t>(value)) << bits << " bits, " << n << " ranks, exponent " << exponent << ", sum " << sums[i];
+        }
+      }
+    }
   }
 }
 
