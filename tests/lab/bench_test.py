@@ -84,6 +84,7 @@ class Bench(unittest.TestCase):
                     said.append(line)
                     if line.startswith("turn 1 "):
                         break
+                self.assertTrue(said[-1].startswith("turn 1 "), said)  # or there was no lab to remove
                 run.send_signal(number)
                 said += run.stderr
                 self.assertNotEqual(run.wait(), 0, said)
